@@ -1,0 +1,1 @@
+"""Correctness validation of vLLM's specialized Kimi K3 decode."""

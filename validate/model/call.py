@@ -1,0 +1,71 @@
+"""One invocation of a decode stage: what every subject gets, and what the reference says of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Call:
+    """Inputs of a stage and the places that it writes.
+
+    ``shape`` holds what selects a regime (``tp``, ``batch`` in rows, ``q`` rows a request, ...). ``inputs`` are read only.
+    ``buffers`` are updated in place (caches, prefix, saved blocks). ``empty`` names each output with its shape and dtype;
+    ``outputs`` holds them once ``fresh`` has allocated and poisoned them.
+    """
+
+    stage: str
+    shape: Mapping[str, int]
+    inputs: Mapping[str, Any]
+    empty: Mapping[str, tuple[tuple[int, ...], torch.dtype]]
+    buffers: Mapping[str, Tensor] = field(default_factory=dict)
+    outputs: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def fresh(self) -> "Call":
+        """A copy for one subject: its own buffers, and outputs filled with NaN (integers: the lowest value)."""
+        outputs = {name: poisoned(shape, dtype) for name, (shape, dtype) in self.empty.items()}
+        buffers = {name: tensor.clone() for name, tensor in self.buffers.items()}
+        return replace(self, buffers=buffers, outputs=outputs)
+
+    def written(self, name: str) -> Tensor:
+        """The output or buffer of that name."""
+        return self.outputs[name] if name in self.outputs else self.buffers[name]
+
+
+def poisoned(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """A tensor that no correct stage returns: NaN, or the lowest integer."""
+    if dtype.is_floating_point:
+        return torch.full(shape, float("nan")).to(dtype)
+    return torch.full(shape, torch.iinfo(dtype).min, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the reference says of one output or buffer.
+
+    ``value`` is float64. ``where`` indexes the part of a buffer that the stage may write (everything else must stay
+    bit-identical); None is the whole. ``replicated`` means a leading rank dimension over which all must agree bitwise;
+    ``value`` then has no such dimension. ``roundings`` counts the rounding points passed on the way.
+    """
+
+    value: Tensor
+    where: tuple[Any, ...] | None = None
+    replicated: bool = False
+    roundings: int = 0
+
+
+@dataclass(frozen=True)
+class ExpectedChoice:
+    """What the reference says of a discrete output: int ids [rows, k], the k largest of ``scores`` [rows, n] float64.
+
+    A chosen and a left-out id may change places where their scores lie within ``error`` [rows, n] of each other.
+    Equal scores with error zero go to the lower id.
+    """
+
+    scores: Tensor
+    error: Tensor
+    count: int
+    replicated: bool = False

@@ -1,0 +1,1 @@
+"""Stage cases, error measures and acceptance: what ``nox -s numerics`` runs."""

@@ -1,0 +1,29 @@
+"""A case: one set of inputs of one stage, named so that it can be run again alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Case:
+    """``sizes`` (tp, batch, q, ...) and the kind of ``inputs`` say what is built; ``seed`` draws the numbers."""
+
+    stage: str
+    sizes: Mapping[str, int] = field(hash=False)
+    inputs: str
+    seed: int
+
+    @property
+    def id(self) -> str:
+        """For instance ``kda/tp8-batch16-q1/random/s0``."""
+        sizes = "-".join(f"{name}{value}" for name, value in self.sizes.items())
+        return f"{self.stage}/{sizes}/{self.inputs}/s{self.seed}"
+
+
+# Row counts with prepared kernels on the specialized path (vLLM 0.33.0, specialized_decode/runtime/providers.py BATCHES).
+PREPARED = (1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64)
+
+
+def prepared_rows(rows: int) -> int:
+    """The smallest prepared row count that holds ``rows``: what a CUDA graph pads them to."""
+    return next(size for size in PREPARED if size >= rows)

@@ -1,0 +1,127 @@
+"""One case from inputs to verdicts: runs the subjects, evaluates the references, applies the rules."""
+
+import importlib
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from validate.model.call import Call, Expected, ExpectedChoice
+from validate.numerics import acceptance
+from validate.numerics.acceptance import Ensemble, Measurement
+from validate.numerics.case import Case
+from validate.paths import Subject
+from validate.profiles import Profile
+from validate.reference.points import Member, Point, Points
+
+STAGES = ("kda",)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one subject measured on one case. ``missing`` says why it did not run; then there are no measurements."""
+
+    subject: str
+    measurements: tuple[Measurement, ...]
+    seconds: float  # of one call of the subject
+    missing: str | None = None
+
+
+def cases(profile: Profile, stages: Iterable[str] = STAGES) -> list[Case]:
+    """Every case of the profile, in the order of the stages."""
+    return [case for stage in stages for case in _stage(stage).cases(profile)]
+
+
+def build(case: Case) -> Call:
+    """The inputs of a case, the same on every machine."""
+    return _stage(case.stage).build(case)
+
+
+def judge(case: Case, subjects: Iterable[Subject]) -> list[Judgement]:
+    """Runs every subject on the case. The default path goes first: the others are compared with it."""
+    call = build(case)
+    references = _References(call)
+    ordered = sorted(subjects, key=lambda subject: subject.path != "default")
+    default: Call | None = None
+    judgements = []
+    for subject in ordered:
+        reason = subject.missing(call)
+        if reason is not None:
+            judgements.append(Judgement(subject.name, (), 0.0, reason))
+            continue
+        first, second = call.fresh(), call.fresh()
+        start = time.perf_counter()
+        subject.run(first)
+        seconds = time.perf_counter() - start
+        subject.run(second)
+        if subject.path == "default":
+            default = default or first
+        measurements = _measure(call, first, second, subject, references, None if default is first else default)
+        judgements.append(Judgement(subject.name, tuple(measurements), seconds))
+    return judgements
+
+
+class _References:
+    """The ensembles of one call, computed when asked for; products of its inputs are formed once."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.module = importlib.import_module(f"validate.reference.{call.stage}")
+        self._points = [value for value in vars(self.module).values() if isinstance(value, Point)]
+        self._products: dict = {}
+        self._known: dict[tuple, dict[str, Ensemble | ExpectedChoice]] = {}
+
+    def of(self, path: str, after: Call) -> dict[str, Ensemble | ExpectedChoice]:
+        """The expected tensors of a path. Where a choice is part of the stage, they follow the subject's choice."""
+        declared = tuple(point.rounds(path) for point in self._points)  # paths that round alike share a reference
+        if declared in self._known:
+            return self._known[declared]
+        members = []
+        for member in Member:
+            points = Points(path, member, self._products, given=after.outputs)
+            members.append(self.module.reference(self.call, points))
+        found: dict[str, Ensemble | ExpectedChoice] = {}
+        for name, nominal in members[0].items():
+            found[name] = (
+                nominal
+                if isinstance(nominal, ExpectedChoice)
+                else acceptance.ensemble([member[name] for member in members])
+            )
+        if not any(isinstance(entry, ExpectedChoice) for entry in found.values()):
+            self._known[declared] = found
+        return found
+
+
+def _measure(
+    before: Call, first: Call, second: Call, subject: Subject, references: _References, default: Call | None
+) -> list[Measurement]:
+    own = references.of(subject.path, first)
+    shapes: dict[str, Expected | ExpectedChoice] = {
+        name: entry if isinstance(entry, ExpectedChoice) else entry.expected for name, entry in own.items()
+    }
+    found = acceptance.complete(before, first, shapes)
+    found += [acceptance.equal(name, first.written(name), second.written(name)) for name in shapes]
+    common = references.of("common", first) if default is not None else {}
+    for name, entry in own.items():
+        expected = shapes[name]
+        value = first.written(name)
+        if expected.replicated:
+            found.append(acceptance.ranks_agree(name, value))
+            value = value[0]
+        if isinstance(entry, ExpectedChoice):
+            found.append(acceptance.choice(name, value, entry))
+            continue
+        where = entry.expected.where or (slice(None),)
+        value = value[where]
+        if value.numel() == 0:
+            continue
+        found.append(acceptance.rounding(name, value, entry))
+        shared = common.get(name)
+        if default is not None and isinstance(shared, Ensemble):
+            other = default.written(name)
+            other = (other[0] if expected.replicated else other)[where]
+            found += acceptance.no_worse(name, value, shared, entry.expected.roundings, other)
+    return found
+
+
+def _stage(name: str):
+    return importlib.import_module(f"validate.numerics.{name}")

@@ -1,0 +1,112 @@
+"""Declared rounding points, and the ensemble of references that they span.
+
+A path rounds some intermediates (KDA's projected gate to bf16, say). A float64 reference that rounds at the same points
+agrees with a correct kernel to the kernel's fp32 accumulation error - except where a value lies so close to a rounding
+boundary that this error decides the side. So a reference is evaluated several times: once as it is, and with every
+declared value moved by the accumulation error before it is rounded. How far the members lie apart is how far two correct
+implementations may.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from validate.model.draws import Draws
+
+U32 = 2.0**-24  # unit roundoff of fp32
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place where a path rounds, or (``None``) only accumulates in fp32. ``source`` says where that was read."""
+
+    default: torch.dtype | None
+    specialized: torch.dtype | None
+    source: str
+
+    def rounds(self, path: str) -> torch.dtype | None:
+        """The dtype that the path rounds to here; for ``common``, if both paths round to the same."""
+        if path == "common":
+            return self.default if self.default == self.specialized else None
+        return self.specialized if path == "specialized" else self.default
+
+
+class Member(Enum):
+    """One member of the ensemble: as it is, every value moved up, down, or by random shares of its error."""
+
+    NOMINAL = 0
+    UP = 1
+    DOWN = 2
+    RANDOM = 3
+
+
+class Points:
+    """Applies the declared points of one path inside one evaluation of a reference.
+
+    ``path`` is ``default``, ``specialized`` or ``common``: the points that both paths round in the same dtype, which
+    is the reference for comparing one path with the other. ``given`` holds a subject's discrete outputs, so that what
+    follows a near-tied choice is judged on the choice made.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        member: Member = Member.NOMINAL,
+        products: dict[tuple[int, int], tuple[Tensor, Tensor, Tensor, Tensor]] | None = None,
+        given: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        self.path = path
+        self.member = member
+        self.given = given or {}
+        self.rounded = 0  # rounding points passed so far
+        self._draws = Draws("ensemble", member.name)
+        self._products = {} if products is None else products
+
+    def __call__(self, point: Point, value: Tensor, error: Tensor | float) -> Tensor:
+        """``value`` (float64) after the point.
+
+        ``error`` bounds what fp32 arithmetic may have added before the point (absolute, broadcastable to ``value``).
+        """
+        dtype = point.rounds(self.path)
+        if self.member is Member.UP:
+            value = value + error
+        elif self.member is Member.DOWN:
+            value = value - error
+        elif self.member is Member.RANDOM:
+            value = value + error * (2 * self._draws.uniform(tuple(value.shape)) - 1)
+        if dtype is None:
+            return value
+        self.rounded += 1
+        return value.to(dtype).double()
+
+    def matmul(self, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """``x @ weight.T`` in float64 and the error of summing its products in fp32, any order. x [m, k], weight [n, k].
+
+        Products of bf16 are exact in fp32. Scalar code rounds k - 1 partial sums to nearest: partial sums of terms without a
+        common sign grow as the 2-norm of the terms, so the roundings add up to about U32 * sqrt(k) * norm(terms) (Higham,
+        Accuracy and Stability of Numerical Algorithms, sections 2.8 and 4.2). Tensor cores cut off towards zero, once per 16
+        products and by up to 2 * U32 of the partial sum, always in the same direction: U32 * (k / 8) * norm(terms)
+        (measured on an H200, ``paths/emulated/arithmetic.py``). The error is the sum of both.
+        Kept between the members of an ensemble, whose first product is always the same.
+        """
+        key = (id(x), id(weight))
+        if key not in self._products:
+            x64 = x.double()
+            value = torch.empty(x.shape[0], weight.shape[0], dtype=torch.float64)
+            norm = torch.empty_like(value)
+            for rows in torch.arange(weight.shape[0]).split(1024):  # bounds the float64 copy of the weight
+                part = weight[rows[0] : rows[-1] + 1].double()
+                value[:, rows] = x64 @ part.T
+                norm[:, rows] = (x64.square().float() @ part.square().float().T).double().sqrt()
+            error = U32 * (x.shape[1] ** 0.5 + x.shape[1] / 8) * norm
+            self._products[key] = (value, error, x, weight)  # x and weight stay alive, so their ids stay theirs
+        return self._products[key][:2]
+
+
+def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    """RMSNorm over the last dimension in float64: x * rsqrt(mean(x**2) + eps) * weight (Zhang and Sennrich, 2019)."""
+    y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+    return y if weight is None else y * weight.double()
