@@ -9,8 +9,7 @@ from validate.model.synthetic import activation, gate_logits, linear_weight, nor
 from validate.numerics.case import Case, prepared_rows
 from validate.profiles import Profile
 
-INPUTS = ("trained", "padded", "recycled", "saturated")
-HEADS = K3.heads  # at TP 1; fewer there, see cases
+INPUTS = ("trained", "padded", "recycled", "saturated", "faint")
 
 
 def cases(profile: Profile) -> list[Case]:
@@ -20,7 +19,7 @@ def cases(profile: Profile) -> list[Case]:
         for tp in profile.tp:
             batches = profile.batches if tp > 1 else [b for b in profile.batches if b <= 2]  # 96 heads: 6 MB a slot
             for n, batch in enumerate(batches):
-                for inputs in ("trained", INPUTS[1 + n % 3]):
+                for inputs in ("trained", INPUTS[1 + n % 4]):
                     sizes = {"tp": tp, "batch": batch, "q": 1, "regime": prepared_rows(batch)}
                     found.append(Case("kda", sizes, inputs, seed))
             # The same rows in the kernels of the neighbouring sizes: an end-to-end run never meets them.
@@ -30,7 +29,7 @@ def cases(profile: Profile) -> list[Case]:
                 for requests in (1, 2, 4, 8, 16):
                     if requests * q <= (64 if tp == 16 else 16 if tp == 8 else 4):
                         sizes = {"tp": tp, "batch": requests * q, "q": q, "regime": requests * q}
-                        found.append(Case("kda", sizes, INPUTS[(requests + q) % 4], seed))
+                        found.append(Case("kda", sizes, INPUTS[(requests + q) % 5], seed))
     return found
 
 
@@ -39,9 +38,10 @@ def build(case: Case) -> Call:
 
     ``padded``: the last quarter of the requests (at least one, but not all) is padding, slot 0 or -1 with NaN inputs.
     ``recycled``: the slots hold the large state of a finished request. ``saturated``: gates and decays at both ends.
+    ``faint``: queries and keys so small that the epsilon under their l2 norm is felt.
     """
     draws = Draws("kda", case.id)
-    heads, dim = HEADS // case.sizes["tp"], K3.head_dim
+    heads, dim = K3.heads // case.sizes["tp"], K3.head_dim
     width, rows, q = heads * dim, case.sizes["batch"], case.sizes["q"]
     requests, pool = rows // q, rows + 3
     order = draws.permutation(pool)[:rows] + 1  # slot 0 is the null slot
@@ -56,6 +56,9 @@ def build(case: Case) -> Call:
     conv = draws.bell((pool + 1, 3 * width, 3 if q == 1 else q + 2)).bfloat16()
     scale = 64.0 if case.inputs == "recycled" else 0.25
     state = draws.bell((pool + 1, heads, dim, dim), scale, torch.float32)
+    if case.inputs == "faint":
+        x[:, : 2 * width] *= 2.0**-10
+        conv[:, : 2 * width] *= 2.0**-10
     if case.inputs == "padded":
         dead = max(1, requests // 4) if requests > 1 else 0
         for n in range(dead):

@@ -61,7 +61,7 @@ class Points:
         self.path = path
         self.member = member
         self.given = given or {}
-        self.rounded = 0  # rounding points passed so far
+        self._passed: set[Point] = set()
         self._draws = Draws("ensemble", member.name)
         self._products = {} if products is None else products
 
@@ -79,8 +79,13 @@ class Points:
             value = value + error * (2 * self._draws.uniform(tuple(value.shape)) - 1)
         if dtype is None:
             return value
-        self.rounded += 1
+        self._passed.add(point)
         return value.to(dtype).double()
+
+    @property
+    def rounded(self) -> int:
+        """How many different points have rounded so far."""
+        return len(self._passed)
 
     def matmul(self, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """``x @ weight.T`` in float64 and the error of summing its products in fp32, any order. x [m, k], weight [n, k].
