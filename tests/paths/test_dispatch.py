@@ -85,7 +85,7 @@ def test_captured_as_agrees_with_vllm(q: int) -> None:
         kda = SimpleNamespace(
             num_prefills=0,
             num_decodes=0 if q > 1 else rows,
-            num_spec_decodes=rows // q if q > 1 else 0,
+            num_spec_decodes=max(1, rows // q) if q > 1 else 0,
             spec_state_indices_tensor=torch.zeros(rows // q, q) if q > 1 else None,
             num_spec_decode_tokens=rows // q * q,
         )

@@ -47,7 +47,7 @@ class Expected:
     """What the reference says of one output or buffer.
 
     ``value`` is float64. ``where`` indexes the part of a buffer that the stage may write (everything else must stay
-    bit-identical); None is the whole. ``replicated`` means a leading rank dimension over which all must agree bitwise;
+    bit-identical), or the part of an output that is judged (padded rows are free); None is the whole. ``replicated`` means a leading rank dimension over which all must agree bitwise;
     ``value`` then has no such dimension. ``roundings`` counts the rounding points passed on the way.
     """
 
@@ -62,10 +62,12 @@ class ExpectedChoice:
     """What the reference says of a discrete output: int ids [rows, k], the k largest of ``scores`` [rows, n] float64.
 
     A chosen and a left-out id may change places where their scores lie within ``error`` [rows, n] of each other.
-    Equal scores with error zero go to the lower id.
+    Equal scores with error zero go to the lower id. ``twin`` [n] int64 names, for each id, the next lower one whose score is
+    the same in every implementation (equal inputs, hence equal bits), or -1: the lower id of the two comes first.
     """
 
     scores: Tensor
     error: Tensor
     count: int
     replicated: bool = False
+    twin: Tensor | None = None

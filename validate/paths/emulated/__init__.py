@@ -4,12 +4,20 @@ accumulation dtype and order of reduction."""
 from collections.abc import Callable, Mapping
 
 from validate.model.call import Call
-from validate.paths.emulated import kda
+from validate.paths.emulated import kda, o_proj, router
 
 Stage = Callable[[], Callable[[Call], None]]  # a class whose instances run one call
 
-DEFAULT: Mapping[str, Stage] = {"kda": kda.DefaultKda}
-SPECIALIZED: Mapping[str, Stage] = {"kda": kda.SpecializedKda}
+DEFAULT: Mapping[str, Stage] = {
+    "router": router.DefaultRouter,
+    "kda": kda.DefaultKda,
+    "o_proj": o_proj.DefaultOproj,
+}
+SPECIALIZED: Mapping[str, Stage] = {
+    "router": router.SpecializedRouter,
+    "kda": kda.SpecializedKda,
+    "o_proj": o_proj.SpecializedOproj,
+}
 
 
 class Emulated:
@@ -21,8 +29,11 @@ class Emulated:
         self.stages = {**(DEFAULT if path == "default" else SPECIALIZED), **(planted or {})}
 
     def missing(self, call: Call) -> str | None:
-        """Every stage is emulated at every size."""
-        return None if call.stage in self.stages else f"{call.stage} is not emulated"
+        """Why the stage is not emulated at this size: a class may say so itself; None if it is."""
+        if call.stage not in self.stages:
+            return f"{call.stage} is not emulated"
+        reason = getattr(self.stages[call.stage], "missing", None)
+        return reason(call) if reason else None
 
     def run(self, call: Call) -> None:
         """Runs the stage."""
