@@ -104,58 +104,97 @@ def no_worse(name: str, value: Tensor, common: Ensemble, roundings: int, default
     dtype = value.dtype
     reference, spread = measure.as_rows(common.expected.value), measure.as_rows(common.spread)
     value, default = measure.as_rows(value), measure.as_rows(default)
-    rounded = (reference.to(dtype).double() - reference).norm(dim=-1)
-    typical = measure.ulp(reference, dtype).norm(dim=-1) * 12**-0.5  # a uniform error's deviation
-    floor = torch.maximum(rounded, typical) * (1 + roundings) ** 0.5 + ENSEMBLE_REACH * spread.norm(dim=-1)
-    norm = reference.norm(dim=-1)
-    error, default_error = (value - reference).norm(dim=-1), (default - reference).norm(dim=-1)
-
+    parts = [
+        _compare(value[part], default[part], reference[part], spread[part], dtype)
+        for part in measure.blocks(*reference.shape)
+    ]
+    norm, error, default_error, rounded, reach = (torch.cat([getattr(p, n) for p in parts]) for n in _BY_ROW)
+    floor = rounded * (1 + roundings) ** 0.5 + ENSEMBLE_REACH * reach
     bound = torch.maximum(NO_WORSE * default_error, floor)
     row = int(torch.nan_to_num(error / bound, nan=0.0, posinf=torch.inf).argmax())
     scale = norm.norm().clamp_min(1e-300)
-    total = Measurement(
-        name,
-        "no_worse",
-        float(error.norm() / scale),
-        float(torch.maximum(NO_WORSE * default_error.norm(), floor.norm()) / scale),
-        bool(error.norm() <= torch.maximum(NO_WORSE * default_error.norm(), floor.norm())),
-        f"relative 2-norm; default path {float(default_error.norm() / scale):.3e}",
-    )
-    worst_row = Measurement(
-        name,
-        "no_worse_row",
-        float(error[row] / norm[row].clamp_min(1e-300)),
-        float(bound[row] / norm[row].clamp_min(1e-300)),
-        bool((error <= bound).all()),
-        f"row {row} of {len(error)}, the worst by its bound",
-    )
-    return [total, worst_row, *_elements(name, value, default, reference, spread, dtype, roundings)]
+    total_bound = torch.maximum(NO_WORSE * default_error.norm(), floor.norm())
+    found = [
+        Measurement(
+            name,
+            "no_worse",
+            float(error.norm() / scale),
+            float(total_bound / scale),
+            bool(error.norm() <= total_bound),
+            f"relative 2-norm; default path {float(default_error.norm() / scale):.3e}",
+        ),
+        Measurement(
+            name,
+            "no_worse_row",
+            float(error[row] / norm[row].clamp_min(1e-300)),
+            float(bound[row] / norm[row].clamp_min(1e-300)),
+            bool((error <= bound).all()),
+            f"row {row} of {len(error)}, the worst by its bound",
+        ),
+    ]
+    return found + _elements(name, parts, reference.shape, roundings)
 
 
-def _elements(
-    name: str,
-    value: Tensor,
-    default: Tensor,
-    reference: Tensor,
-    spread: Tensor,
-    dtype: torch.dtype,
-    roundings: int,
-) -> list[Measurement]:
+@dataclass(frozen=True)
+class _Compared:
+    """A block of rows: 2-norms by row [rows], and figures in ulps over its elements."""
+
+    norm: Tensor
+    error: Tensor
+    default_error: Tensor
+    rounded: Tensor  # of rounding the reference to the output's dtype
+    reach: Tensor  # of the ensemble's spread
+    largest: float
+    largest_at: int  # flat, in the block
+    default_largest: float
+    beyond: int
+    default_beyond: int
+    reach_largest: float
+    reach_count: int  # elements that the ensemble moves by more than a quarter of an ulp
+
+
+_BY_ROW = ("norm", "error", "default_error", "rounded", "reach")
+
+
+def _compare(value: Tensor, default: Tensor, reference: Tensor, spread: Tensor, dtype: torch.dtype) -> _Compared:
+    rounding_error = (reference.to(dtype).double() - reference).norm(dim=-1)
+    typical = measure.ulp(reference, dtype).norm(dim=-1) * 12**-0.5  # the deviation of a uniform error
+    unit = measure.row_ulp(reference, dtype)
+    difference, default_difference = (value - reference).abs(), (default - reference).abs()
+    ulps, default_ulps, reach = difference / unit, default_difference / unit, ENSEMBLE_REACH * spread / unit
+    return _Compared(
+        norm=reference.norm(dim=-1),
+        error=difference.norm(dim=-1),
+        default_error=default_difference.norm(dim=-1),
+        rounded=torch.maximum(rounding_error, typical),
+        reach=spread.norm(dim=-1),
+        largest=float(ulps.max()),
+        largest_at=int(ulps.argmax()),
+        default_largest=float(default_ulps.max()),
+        beyond=int((ulps > 1).sum()),
+        default_beyond=int((default_ulps > 1).sum()),
+        reach_largest=float(reach.max()),
+        reach_count=int((reach > 0.25).sum()),
+    )
+
+
+def _elements(name: str, parts: list[_Compared], shape: torch.Size, roundings: int) -> list[Measurement]:
     """Rule 3. Floors: half an ulp for each rounding on the way, and the share that normal errors of their variance give."""
-    ulps = measure.row_ulps(value, reference, dtype)
-    default_ulps = measure.row_ulps(default, reference, dtype)
-    reach = ENSEMBLE_REACH * measure.row_ulps(reference + spread, reference, dtype)
+    count = shape[0] * shape[1]
+    worst = max(range(len(parts)), key=lambda n: parts[n].largest)
+    before = sum(len(part.norm) for part in parts[:worst]) * shape[1]
     # Errors inside count twice: an intermediate's half ulp may be half an ulp of a binade that the output just left.
-    largest_floor = 0.5 + roundings + float(reach.max())
-    beyond = 0.0 if roundings == 0 else math.erfc(1 / math.sqrt(2 * (1 + roundings) / 12))
-    share_floor = NO_WORSE * beyond + 4 / ulps.numel() + float((reach > 0.25).double().mean())
-    share, default_share = float((ulps > 1).double().mean()), float((default_ulps > 1).double().mean())
-    largest, default_largest = float(ulps.max()), float(default_ulps.max())
-    place = _place(reference.shape, int(ulps.argmax()))
-    largest_bound = max(NO_WORSE * default_largest, largest_floor)
-    share_bound = max(NO_WORSE * default_share, share_floor)
+    floor = 0.5 + roundings + max(part.reach_largest for part in parts)
+    bound = max(NO_WORSE * max(part.default_largest for part in parts), floor)
+    # At most half an ulp each, so of a variance of 1/12: the two tails beyond one ulp.
+    tails = 0.0 if roundings == 0 else math.erfc(1 / math.sqrt(2 * (1 + roundings) / 12))
+    share = sum(part.beyond for part in parts) / count
+    share_floor = NO_WORSE * tails + 4 / count + sum(part.reach_count for part in parts) / count
+    share_bound = max(NO_WORSE * sum(part.default_beyond for part in parts) / count, share_floor)
+    largest = parts[worst].largest
+    place = _place(shape, before + parts[worst].largest_at)
     return [
-        Measurement(name, "largest", largest, largest_bound, largest <= largest_bound, f"ulps, at {place}"),
+        Measurement(name, "largest", largest, bound, largest <= bound, f"ulps, at {place}"),
         Measurement(name, "share", share, share_bound, share <= share_bound, "share of elements beyond one ulp"),
     ]
 
@@ -173,16 +212,21 @@ def rounding(name: str, value: Tensor, own: Ensemble) -> Measurement:
     dtype = value.dtype
     reference, spread = measure.as_rows(own.expected.value), measure.as_rows(own.spread)
     value = measure.as_rows(value)
-    half = torch.maximum(measure.ulp(reference, dtype), measure.ulp(value, dtype)) / 2
-    level = spread.square().mean(-1, keepdim=True).sqrt()
-    allowed = half + ENSEMBLE_REACH * torch.maximum(spread, level)
-    ratio = torch.nan_to_num((value - reference).abs() / allowed, nan=torch.inf)
-    stray = (ratio > 1) & (measure.row_ulps(value, reference, dtype) <= own.expected.roundings)
-    few = stray.sum(-1, keepdim=True) <= max(2, STRAY_SHARE * ratio.shape[1])
-    ratio = torch.where(stray & few, 1.0, ratio)
-    at = int(ratio.argmax())
-    largest = float(ratio.max())
-    return Measurement(name, "rounding", largest, 1.0, largest <= 1.0, _neighbourhood(value, reference, allowed, at))
+    largest, detail = -1.0, ""
+    for part in measure.blocks(*reference.shape):
+        v, r, s = value[part], reference[part], spread[part]
+        half = torch.maximum(measure.ulp(r, dtype), measure.ulp(v, dtype)) / 2
+        level = s.square().mean(-1, keepdim=True).sqrt()
+        allowed = half + ENSEMBLE_REACH * torch.maximum(s, level)
+        ratio = torch.nan_to_num((v - r).abs() / allowed, nan=torch.inf)
+        if own.expected.roundings:
+            stray = (ratio > 1) & ((v - r).abs() <= own.expected.roundings * measure.row_ulp(r, dtype))
+            few = stray.sum(-1, keepdim=True) <= max(2, STRAY_SHARE * r.shape[1])
+            ratio = torch.where(stray & few, 1.0, ratio)
+        if float(ratio.max()) > largest:
+            largest = float(ratio.max())
+            detail = _neighbourhood(v, r, allowed, int(ratio.argmax()), part.start)
+    return Measurement(name, "rounding", largest, 1.0, largest <= 1.0, detail)
 
 
 def choice(name: str, ids: Tensor, expected: ExpectedChoice) -> Measurement:
@@ -229,8 +273,8 @@ def _place(shape: torch.Size, flat: int) -> str:
     return "[" + ", ".join(map(str, reversed(index))) + "]"
 
 
-def _neighbourhood(value: Tensor, reference: Tensor, allowed: Tensor, flat: int) -> str:
+def _neighbourhood(value: Tensor, reference: Tensor, allowed: Tensor, flat: int, first_row: int) -> str:
     row, column = divmod(flat, reference.shape[1])
     near = range(max(0, column - 1), min(reference.shape[1], column + 2))
     shown = ", ".join(f"[{c}] {value[row, c]:.6g} for {reference[row, c]:.6g}" for c in near)
-    return f"worst at row {row}, column {column}: {shown}; allowed {allowed[row, column]:.2e}"
+    return f"worst at row {first_row + row}, column {column}: {shown}; allowed {allowed[row, column]:.2e}"
