@@ -8,7 +8,7 @@ from validate.numerics.case import Case
 from validate.numerics.judge import Judgement, judge
 from validate.paths.emulated import Emulated
 
-CHECKS = ("complete", "ranks", "no_worse", "no_worse_row", "largest", "share", "rounding", "choice", "repeatable")
+CHECKS = ("complete", "ranks", "no_worse", "no_worse_row", "largest", "share", "rounding", "choice", "exact", "repeatable")
 
 
 @dataclass

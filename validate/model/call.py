@@ -49,12 +49,14 @@ class Expected:
     ``value`` is float64. ``where`` indexes the part of a buffer that the stage may write (everything else must stay
     bit-identical), or the part of an output that is judged (padded rows are free); None is the whole. ``replicated`` means a leading rank dimension over which all must agree bitwise;
     ``value`` then has no such dimension. ``roundings`` counts the rounding points passed on the way.
+    ``exact``: the bits must be those of ``value`` in the tensor's dtype, the sign of a zero included.
     """
 
     value: Tensor
     where: tuple[Any, ...] | None = None
     replicated: bool = False
     roundings: int = 0
+    exact: bool = False
 
 
 @dataclass(frozen=True)

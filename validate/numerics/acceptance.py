@@ -9,6 +9,7 @@ The checks, in the order of the design's rules:
 ``share``       share of elements beyond one ulp, likewise
 ``rounding``    every element lies within half an ulp, and what the ensemble spans, of the path's own reference
 ``choice``      discrete outputs are among the answers that the margins allow
+``exact``       a stored pattern, such as a mailbox's sentinel, is there bit for bit
 ``repeatable``  a second call on equal inputs is bitwise equal
 """
 
@@ -92,6 +93,11 @@ def ranks_agree(name: str, value: Tensor) -> Measurement:
 def equal(name: str, value: Tensor, again: Tensor) -> Measurement:
     """``repeatable``: two calls on equal inputs, bitwise."""
     return _count(name, "repeatable", measure.bits(value) != measure.bits(again), "differs in a second call")
+
+
+def exact(name: str, value: Tensor, expected: Tensor) -> Measurement:
+    """``exact``: the bits of the float64 ``expected`` in the dtype of ``value``, where nothing is computed but a pattern stored."""
+    return _count(name, "exact", measure.bits(value) != measure.bits(expected.to(value.dtype)), "differs from the pattern")
 
 
 def no_worse(name: str, value: Tensor, common: Ensemble, roundings: int, default: Tensor) -> list[Measurement]:

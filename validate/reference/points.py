@@ -7,9 +7,10 @@ declared value moved by the accumulation error before it is rounded. How far the
 implementations may.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from torch import Tensor
 from validate.model.draws import Draws
 
 U32 = 2.0**-24  # unit roundoff of fp32
+KEPT_WEIGHT = 1 << 25  # elements of a weight whose wide copies are kept: 12 bytes each
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Points:
         self,
         path: str,
         member: Member = Member.NOMINAL,
-        products: dict[tuple[int, int], tuple[Tensor, Tensor, Tensor, Tensor]] | None = None,
+        products: dict[tuple, Any] | None = None,
         given: Mapping[str, Tensor] | None = None,
     ) -> None:
         self.path = path
@@ -87,6 +89,15 @@ class Points:
         """How many different points have rounded so far."""
         return len(self._passed)
 
+    def once(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
+        """``compute()``, kept for the call's other references: for steps whose points both paths round alike."""
+        key = (name, self.member)
+        if key not in self._products:
+            self._products[key] = (compute(), frozenset(self._passed))
+        value, passed = self._products[key]
+        self._passed |= passed
+        return value
+
     def matmul(self, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """``x @ weight.T`` in float64 and the error of summing its products in fp32, any order. x [m, k], weight [n, k].
 
@@ -100,15 +111,32 @@ class Points:
         key = (id(x), id(weight))
         if key not in self._products:
             x64 = x.double()
+            squares = x64.square().float()
             value = torch.empty(x.shape[0], weight.shape[0], dtype=torch.float64)
             norm = torch.empty_like(value)
-            for rows in torch.arange(weight.shape[0]).split(1024):  # bounds the float64 copy of the weight
-                part = weight[rows[0] : rows[-1] + 1].double()
+            for start in range(0, weight.shape[0], 1024):
+                rows = slice(start, start + 1024)
+                part, part_squares = self._wide(weight, start)
                 value[:, rows] = x64 @ part.T
-                norm[:, rows] = (x64.square().float() @ part.square().float().T).double().sqrt()
+                norm[:, rows] = (squares @ part_squares.T).double().sqrt()
             error = U32 * (x.shape[1] ** 0.5 + x.shape[1] / 8) * norm
             self._products[key] = (value, error, x, weight)  # x and weight stay alive, so their ids stay theirs
         return self._products[key][:2]
+
+    def _wide(self, weight: Tensor, start: int) -> tuple[Tensor, Tensor]:
+        """1024 rows of a weight from ``start`` on in float64, and their squares in fp32 (bounds the copies of a large weight).
+
+        Kept between the members of an ensemble, which multiply other intermediates by the same weight, while that takes 400 MB
+        at most.
+        """
+        key = (id(weight), start, "wide")
+        if key in self._products:
+            return self._products[key]
+        part = weight[start : start + 1024].double()
+        wide = part, part.square().float()
+        if weight.numel() <= KEPT_WEIGHT:
+            self._products[key] = wide
+        return wide
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
