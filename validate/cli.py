@@ -1,0 +1,131 @@
+"""The command line: ``python -m validate``.
+
+Exit codes: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or bad input (one line on standard error), 130 after Ctrl-C (what was
+measured is kept and can be resumed).
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from validate.errors import InputError
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+
+Run = Annotated[Path, typer.Argument(help="folder of a run record")]
+ProfileName = Annotated[str | None, typer.Option(help="profile name, or a .toml file  [default: cpu]")]
+Keyword = Annotated[str | None, typer.Option("-k", help="parts of case ids, joined by and, or, not; or one whole id")]
+Seeds = Annotated[int | None, typer.Option(min=1, help="seeds a case, instead of the profile's")]
+Output = Annotated[Path, typer.Option(help="folder that run records go to")]
+
+
+@app.command()
+def numerics(
+    profile: ProfileName = None,
+    keyword: Keyword = None,
+    workers: Annotated[int | None, typer.Option("-n", min=1, help="worker processes  [default: cores]")] = None,
+    seeds: Seeds = None,
+    faults: Annotated[bool, typer.Option("--faults", help="run the planted faults; -k selects faults by name")] = False,
+    output: Output = Path("runs"),
+    resume: Annotated[Path | None, typer.Option(help="continue an interrupted run")] = None,
+    plant: Annotated[str | None, typer.Option(help="plant this fault, to see the run fail")] = None,
+    vllm_src: Annotated[Path | None, typer.Option(help="vLLM's sources, for the subject vllm-default")] = None,
+) -> int:
+    """Judges every decode stage of both paths against the float64 reference."""
+    from validate.numerics import detection, display, session  # not before it is needed: these import torch
+    from validate.records.model import Arguments
+    from validate.records.provenance import cores
+
+    given: dict[str, object] = {"profile": profile, "keyword": keyword, "seeds": seeds, "planted": plant}
+    given |= {"vllm_src": str(vllm_src) if vllm_src else None, "mode": "faults" if faults else None}
+    out = display.console()
+    if resume is not None:
+        current = session.resume(resume, workers or cores(), out)
+        _same(resume, given, current.manifest.arguments.model_dump())
+    else:
+        if faults and plant:
+            raise InputError("--plant and --faults exclude each other: --faults runs every planted fault")
+        chosen = session.profile_of(profile or "cpu", seeds)
+        named = {name: value for name, value in given.items() if value is not None}
+        arguments = Arguments.model_validate(named | {"seeds": chosen.seeds})
+        current = session.start(arguments, chosen, output, workers or cores(), out)
+    return detection.detect(current) if current.manifest.arguments.mode == "faults" else session.numerics(current)
+
+
+@app.command()
+def show(run: Run) -> int:
+    """Prints a run record. Exit code 0 if it can be read, whatever its verdict."""
+    from validate.records import folder
+    from validate.report import summary
+
+    manifest, lines = folder.read_manifest(run), folder.read_lines(run)
+    special = run / f"{manifest.arguments.mode}.md"
+    typer.echo(special.read_text(encoding="utf-8") if special.exists() else summary.render(manifest, lines))
+    return 0
+
+
+@app.command()
+def diff(first: Run, second: Run) -> int:
+    """Compares two run records stage by stage. Exit code 1 if the second is worse."""
+    from validate.records import folder
+    from validate.report.compare import compare
+
+    found = compare(*((folder.read_manifest(run), folder.read_lines(run)) for run in (first, second)))
+    typer.echo(found.text)
+    return int(found.worse)
+
+
+@app.command()
+def faults() -> int:
+    """Lists the planted faults."""
+    from rich.table import Table
+
+    from validate.faults import catalogue
+    from validate.numerics.display import console
+
+    table = Table("fault", "path", "subtle", "stands for")
+    for fault in catalogue().values():
+        table.add_row(fault.name, fault.path, "subtle" if fault.subtle else "", fault.stands_for)
+    console().print(table)
+    return 0
+
+
+@app.command()
+def bench(
+    profile: ProfileName = None, keyword: Keyword = None, seeds: Seeds = None, output: Output = Path("runs")
+) -> int:
+    """Measures cases per second, and what each stage and each part of it costs."""
+    from validate.numerics import bench as benchmark
+    from validate.numerics import display, session
+    from validate.records.model import Arguments
+
+    chosen = session.profile_of(profile or "cpu", seeds)
+    arguments = Arguments(mode="bench", profile=profile or "cpu", keyword=keyword, seeds=chosen.seeds)
+    return benchmark.run(session.start(arguments, chosen, output, 1, display.console()))
+
+
+def main() -> None:
+    """Runs the command line; a person's errors become one line, never a traceback."""
+    try:
+        code = app(standalone_mode=False)
+    except InputError as error:
+        code = _refuse(str(error))
+    except typer.TyperException as error:  # an unknown option, a value out of range
+        code = _refuse(error.format_message())
+    except (KeyboardInterrupt, typer.Abort):
+        print("interrupted", file=sys.stderr)
+        code = 130
+    sys.exit(code)
+
+
+def _refuse(message: str) -> int:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return 3
+
+
+def _same(run: Path, given: dict[str, object], recorded: dict[str, object]) -> None:
+    for name, value in given.items():
+        if value is not None and value != recorded[name]:
+            raise InputError(f"cannot resume {run} with another {name}: it was run with {recorded[name]}, not {value}")

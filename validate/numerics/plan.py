@@ -1,0 +1,62 @@
+"""What the worker processes are to do: handed to them as a file, so that they and the controller cannot disagree."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from validate.numerics import subjects
+from validate.numerics.case import Case
+from validate.paths import Subject
+from validate.profiles import Profile
+
+# Cases of one stage and TP size share cached weights, so one worker runs them in a row. Groups longer than this are split:
+# fewer would leave a worker idle at the end, more would redraw the weights in every worker.
+GROUP = 24
+
+
+class Task(BaseModel):
+    """One case, and who is judged on it. ``faults`` empty: the profile's subjects; else the sound default path and these."""
+
+    model_config = ConfigDict(frozen=True)
+
+    case: str
+    group: str
+    faults: tuple[str, ...] = ()
+
+
+class Plan(BaseModel):
+    """Everything that a worker needs to know."""
+
+    model_config = ConfigDict(frozen=True)
+
+    profile: Profile
+    planted: str | None
+    vllm_src: str | None
+    tasks: tuple[Task, ...]
+
+    def subjects(self, task: Task) -> list[Subject]:
+        """Who is judged on a task's case."""
+        if task.faults:
+            return subjects.sound_and_faulty(task.faults)
+        return subjects.make(self.profile, self.planted, self.vllm_src)
+
+
+def tasks(cases: Iterable[Case], faults: Sequence[str] = ()) -> list[Task]:
+    """One task a case. With ``faults`` (names), each case gets those of its stage, and cases without any are left out."""
+    found = []
+    groups: dict[tuple[str, int], list[Case]] = {}
+    for case in cases:
+        groups.setdefault((case.stage, case.sizes.get("tp", 0)), []).append(case)
+    for (stage, tp), same in groups.items():
+        own = tuple(name for name in faults if name.split(".")[0] == stage)
+        if faults and not own:
+            continue
+        for n, case in enumerate(same):
+            found.append(Task(case=case.id, group=f"{stage}-tp{tp}-{n // GROUP}", faults=own))
+    return found
+
+
+def read(path: Path) -> Plan:
+    """A plan that ``Plan.model_dump_json`` wrote."""
+    return Plan.model_validate_json(path.read_text(encoding="utf-8"))

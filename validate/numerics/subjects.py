@@ -1,0 +1,34 @@
+"""The subjects of a run, made from their names."""
+
+from collections.abc import Iterable
+
+from validate import faults
+from validate.errors import InputError
+from validate.paths import Subject
+from validate.paths.emulated import Emulated
+from validate.profiles import Profile
+
+
+def make(profile: Profile, planted: str | None = None, vllm_src: str | None = None) -> list[Subject]:
+    """The subjects that a profile names. InputError for an unknown one.
+
+    ``planted`` names a fault that is put into the emulated path it belongs to; the subject keeps its name, so that the run
+    can be compared with a sound one. ``vllm_src`` is a folder with vLLM's sources, for subjects that run its kernels.
+    """
+    if vllm_src is not None:
+        raise InputError("--vllm-src: this version has no subject that runs vLLM's own kernels")
+    return [_named(name, faults.find(planted) if planted else None) for name in profile.subjects]
+
+
+def sound_and_faulty(names: Iterable[str]) -> list[Subject]:
+    """The sound default path and the faults of these names, each as a subject named after it."""
+    return [Emulated("default"), *(faults.find(name).subject() for name in names)]
+
+
+def _named(name: str, planted: faults.Fault | None) -> Subject:
+    path = name.removeprefix("emulated-")
+    if path not in ("default", "specialized") or path == name:
+        raise InputError(f"unknown subject '{name}': this version has emulated-default and emulated-specialized")
+    if planted is not None and planted.path == path:
+        return Emulated(path, {planted.stage: planted.implementation})
+    return Emulated(path)

@@ -1,0 +1,116 @@
+"""The folder of a run: written as the run goes, so that nothing that happens later loses what was measured."""
+
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from validate.errors import InputError
+from validate.records.model import SCHEMA_VERSION, Line, Manifest
+
+MANIFEST, MEASUREMENTS = "manifest.json", "measurements.jsonl"
+
+
+def now() -> str:
+    """UTC, to the second, ISO 8601."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def create(parent: Path, profile: str) -> Path:
+    """A new folder ``<UTC time>-<profile>`` under ``parent``. InputError if it cannot be written."""
+    stem = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{profile}"
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for n in range(1, 100):
+            folder = parent / (stem if n == 1 else f"{stem}-{n}")
+            try:
+                folder.mkdir()
+                return folder
+            except FileExistsError:
+                continue
+    except OSError as error:
+        raise _unwritable(parent, error) from error
+    raise InputError(f"cannot make a run folder in {parent}: {stem} and its 98 successors exist")
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    """A whole file, under a temporary name first: a reader sees the old one or the new one, never half."""
+    temporary = folder / f".{name}.part"
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, folder / name)
+    except OSError as error:
+        raise _unwritable(folder / name, error) from error
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """``manifest.json``."""
+    write(folder, MANIFEST, manifest.model_dump_json(indent=2) + "\n")
+
+
+def write_lines(folder: Path, lines: list[Line]) -> None:
+    """``measurements.jsonl`` as a whole."""
+    write(folder, MEASUREMENTS, "".join(line.model_dump_json() + "\n" for line in lines))
+
+
+def append(folder: Path, lines: list[Line]) -> None:
+    """Further lines of ``measurements.jsonl``, on disk when this returns."""
+    try:
+        with (folder / MEASUREMENTS).open("a", encoding="utf-8") as file:
+            file.write("".join(line.model_dump_json() + "\n" for line in lines))
+            file.flush()
+    except OSError as error:
+        raise _unwritable(folder / MEASUREMENTS, error) from error
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a run. InputError if there is none or it is damaged."""
+    text = _text(folder / MANIFEST)
+    version = re.search(r'"schema_version":\s*(\w+)', text)
+    if version and version[1] != str(SCHEMA_VERSION):
+        raise InputError(f"{folder / MANIFEST}: schema version {version[1]}, this version reads {SCHEMA_VERSION}")
+    manifest = _parse(Manifest, text, f"{folder / MANIFEST}")
+    assert isinstance(manifest, Manifest)
+    return manifest
+
+
+def read_lines(folder: Path, *, mend: bool = False) -> list[Line]:
+    """The measurements of a run. InputError names the file and line that is damaged.
+
+    ``mend`` drops a last line that was cut off in mid-write: what a run that was killed leaves.
+    """
+    path = folder / MEASUREMENTS
+    rows = _text(path).split("\n")
+    last = rows.pop()
+    if last and not mend:
+        raise InputError(f"{path}, line {len(rows) + 1}: truncated; `numerics --resume {folder}` runs that case again")
+    lines = []
+    for number, row in enumerate(rows, 1):
+        line = _parse(Line, row, f"{path}, line {number}")
+        assert isinstance(line, Line)
+        lines.append(line)
+    return lines
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InputError(f"no run record: {path} does not exist") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+
+
+def _parse(model: type[BaseModel], text: str, where: str) -> BaseModel:
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise InputError(f"{where}: {field + ': ' if field else ''}{first['msg']}") from error
+
+
+def _unwritable(path: Path, error: OSError) -> InputError:
+    return InputError(f"cannot write {path}: {error.strerror or error}")

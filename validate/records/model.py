@@ -1,0 +1,134 @@
+"""What a run record holds, as data. Reading checks every field."""
+
+import math
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from validate.profiles import Profile
+from validate.verdict import Verdict, worst
+
+SCHEMA_VERSION: Literal[1] = 1
+
+
+class _Record(BaseModel):
+    # Figures may be NaN or infinite, which JSON has no numbers for: written as the strings "NaN" and "Infinity".
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+
+class Measured(_Record):
+    """One check of one tensor. ``figure`` must not exceed ``bound``; units are the check's (``numerics/acceptance.py``)."""
+
+    tensor: str
+    check: str
+    figure: float
+    bound: float
+    passed: bool
+    detail: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """How much of its bound the figure takes: above 1 fails. A bound of 0 allows 0 only."""
+        if math.isnan(self.figure):
+            return math.inf
+        if self.bound == 0:
+            return 0.0 if self.figure == 0 else math.inf
+        return self.figure / self.bound
+
+
+class Line(_Record):
+    """One line of ``measurements.jsonl``: one subject on one case.
+
+    ``seconds`` is one call of the subject. ``missing`` says why the subject did not run the case, ``error`` why there is no
+    measurement though it should have.
+    """
+
+    case: str
+    stage: str
+    sizes: dict[str, int]
+    inputs: str
+    seed: int
+    subject: str
+    seconds: float = 0.0
+    missing: str | None = None
+    error: str | None = None
+    measurements: tuple[Measured, ...] = ()
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is anything to judge: the subject runs such cases."""
+        return self.missing is None
+
+    @property
+    def verdict(self) -> Verdict:
+        """INVALID without a measurement, FAIL if any check failed. Meaningless where ``judged`` is false."""
+        if self.error is not None or not self.measurements:
+            return Verdict.INVALID
+        return Verdict.PASS if all(m.passed for m in self.measurements) else Verdict.FAIL
+
+    @property
+    def failures(self) -> list[Measured]:
+        """The checks that failed, the one furthest beyond its bound first."""
+        return sorted((m for m in self.measurements if not m.passed), key=lambda m: -m.ratio)
+
+
+class Arguments(_Record):
+    """What a person asked for; the same arguments give the same cases and subjects."""
+
+    mode: Literal["numerics", "faults", "bench"] = "numerics"
+    profile: str = "cpu"
+    keyword: str | None = None
+    seeds: int
+    planted: str | None = None
+    vllm_src: str | None = None
+
+
+class Machine(_Record):
+    """Where it ran. ``memory_gib`` is the machine's, not what was used."""
+
+    system: str
+    cpu: str
+    cores: int
+    memory_gib: float
+
+
+class NotRun(_Record):
+    """A check that was not run, and why. A reader must not take silence for a pass."""
+
+    what: str
+    why: str
+
+
+class Manifest(_Record):
+    """``manifest.json``: what was run by which code on which machine, and how it ended.
+
+    ``end``, ``verdict`` and ``exit_code`` are None while it runs and after an interruption. Times are UTC, ISO 8601.
+    ``planned`` counts the cases. ``source`` is a digest of the package's own files: a record is resumed by the same code only.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    arguments: Arguments
+    profile: Profile
+    runs_on: str
+    subjects: tuple[str, ...]
+    stages: tuple[str, ...]
+    planned: int
+    versions: dict[str, str]
+    source: str
+    commit: str | None
+    dirty: bool | None
+    machine: Machine
+    start: str
+    end: str | None = None
+    seconds: float | None = None
+    verdict: Verdict | None = None
+    exit_code: int | None = None
+    not_run: tuple[NotRun, ...] = ()
+
+
+def verdict_of(lines: list[Line], planned: int) -> Verdict:
+    """A run's verdict: the worst of its lines; INVALID when a planned case or every judgement is missing."""
+    verdicts = [line.verdict for line in lines if line.judged]
+    if not verdicts or len({line.case for line in lines}) < planned:
+        verdicts.append(Verdict.INVALID)
+    return worst(verdicts)

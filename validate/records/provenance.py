@@ -1,0 +1,71 @@
+"""Who ran it: versions, source, commit, machine. Nothing in here fails; what cannot be found out is None or ``unknown``."""
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from validate.records.model import Machine
+
+PACKAGE = Path(__file__).resolve().parents[1]
+_DISTRIBUTIONS = ("k3-parity", "torch", "numpy", "pydantic", "pytest", "pytest-xdist")
+
+
+def versions() -> dict[str, str]:
+    """Python's version and those of the distributions that measurements depend on."""
+    found = {"python": sys.version.split()[0]}
+    for name in _DISTRIBUTIONS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def source() -> str:
+    """A digest of this package's Python files, 16 hex digits."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def commit() -> tuple[str, bool] | tuple[None, None]:
+    """The project's git commit and whether files differ from it. None for a package outside its repository."""
+    top = _git("rev-parse", "--show-toplevel")
+    head = _git("rev-parse", "HEAD")
+    if top is None or head is None or Path(top).resolve() != PACKAGE.parent:
+        return None, None
+    return head, bool(_git("status", "--porcelain"))
+
+
+def machine() -> Machine:
+    """The machine that runs this. ``cores`` are those that the process may use."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
+    return Machine(system=platform.platform(), cpu=_cpu(), cores=cores(), memory_gib=round(pages / 2**30, 1))
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine() or "unknown"
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(PACKAGE), *arguments], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

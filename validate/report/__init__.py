@@ -1,0 +1,1 @@
+"""What a person or a CI server reads: made from a run record alone, without torch."""

@@ -1,0 +1,70 @@
+"""``summary.md``: the verdict first, then what it rests on, then what was not run."""
+
+from validate.records.model import Line, Manifest
+from validate.report import failures, tables
+from validate.verdict import Verdict
+
+SHOWN = 20  # failing cases written out; measurements.jsonl holds them all
+_KINDS = {"emulated": "emulated in torch on a CPU", "hopper": "on a Hopper GPU", "gb300": "on GB300"}
+
+
+def render(manifest: Manifest, lines: list[Line]) -> str:
+    """The summary of a run as Markdown."""
+    parts = [_head(manifest, lines), "## By stage", _stages(lines)]
+    bad = failures.not_passed(lines)
+    if bad:
+        parts.append(f"## Not passed: {len(bad)}")
+        parts += [f"```text\n{failures.describe(manifest, line)}\n```" for line in bad[:SHOWN]]
+        if len(bad) > SHOWN:
+            parts.append(f"{len(bad) - SHOWN} more are in measurements.jsonl.")
+    parts += ["## Not run", "\n".join(f"- {entry.what}: {entry.why}" for entry in manifest.not_run)]
+    parts += ["## Where and by what", _provenance(manifest)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _head(manifest: Manifest, lines: list[Line]) -> str:
+    done = len({line.case for line in lines})
+    verdict = manifest.verdict or Verdict.INVALID
+    text = [f"# {verdict}: numerics, profile {manifest.arguments.profile}"]
+    if manifest.end is None:
+        text.append(f"Interrupted, or still running: {done} of {manifest.planned} cases. No verdict can rest on it.")
+    if manifest.arguments.planted:
+        text.append(
+            f"The fault `{manifest.arguments.planted}` was planted: this tests the suite and says nothing of the paths."
+        )
+    judged = sum(line.judged for line in lines)
+    text.append(
+        f"What ran: **{_KINDS[manifest.runs_on]}**. {done} of {manifest.planned} cases, {judged} judgements, "
+        f"subjects {', '.join(manifest.subjects)}; {manifest.profile.seeds} seed(s)."
+    )
+    if manifest.runs_on == "emulated":
+        text.append("An emulated run can not sign off a release: no kernel of vLLM was run.")
+    return "\n\n".join(text)
+
+
+def _stages(lines: list[Line]) -> str:
+    rows = tables.rows(lines)
+    checks = list(dict.fromkeys(check for row in rows for check in row.largest))
+    header = ["stage", "subject", "cases", "not run", "failed", "invalid", *checks]
+    body = [
+        [row.stage, row.subject, row.judged, row.missing, row.failed, row.invalid]
+        + [tables.share(row.largest[check]) if check in row.largest else "" for check in checks]
+        for row in rows
+    ]
+    key = "A check's column is its largest figure as a share of its bound: above 1 fails.\n\n"
+    return key + tables.markdown(header, body)
+
+
+def _provenance(manifest: Manifest) -> str:
+    machine = manifest.machine
+    commit = (manifest.commit or "unknown") + (" with local changes" if manifest.dirty else "")
+    return "\n".join(
+        [
+            f"- {manifest.start} to {manifest.end or '(no end)'}"
+            + (f", {manifest.seconds:.0f} s" if manifest.seconds is not None else ""),
+            f"- {machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.system}",
+            f"- commit {commit}, source {manifest.source}",
+            f"- {', '.join(f'{name} {version}' for name, version in manifest.versions.items())}",
+            f"- arguments {manifest.arguments.model_dump_json(exclude_none=True)}",
+        ]
+    )
