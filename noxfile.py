@@ -24,7 +24,7 @@ def setup(session: nox.Session, extras: str = "") -> None:
 def tool(session: nox.Session, *command: str) -> None:
     """Runs ``python -m command`` and ends nox with its exit code: nox would make 1 of every code but 0."""
     python = "python" if CURRENT else os.path.join(session.bin, "python")
-    # Ctrl-C reaches the tool, too, which then saves what it has: wait for it. (A handler, not SIG_IGN, which it would inherit.)
+    # Ctrl-C reaches the tool, too, which saves what it has: wait for it. (SIG_IGN would be inherited.)
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         code = subprocess.run([python, "-m", *command]).returncode

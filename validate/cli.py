@@ -1,7 +1,7 @@
 """The command line: ``python -m validate``.
 
-Exit codes: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or bad input (one line on standard error), 130 after Ctrl-C (what was
-measured is kept and can be resumed).
+Exit codes: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or bad input (one line on standard error), 130 after Ctrl-C (what
+was measured is kept and can be resumed).
 """
 
 import sys

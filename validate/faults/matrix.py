@@ -7,6 +7,7 @@ from validate.faults import Fault
 from validate.numerics.case import Case
 from validate.numerics.judge import Judgement, judge
 from validate.paths.emulated import Emulated
+from validate.records.model import Line
 
 CHECKS = ("complete", "ranks", "no_worse", "no_worse_row", "largest", "share", "rounding", "choice", "exact", "repeatable")
 
@@ -25,8 +26,8 @@ class Detection:
         return bool(self.failed)
 
 
-def add(detection: Detection, judgement: Judgement) -> None:
-    """Counts one case's judgement of the faulty subject."""
+def add(detection: Detection, judgement: Judgement | Line) -> None:
+    """Counts one case's judgement of the faulty subject, fresh or from a record."""
     if judgement.missing is not None:
         return
     detection.cases += 1

@@ -1,7 +1,7 @@
 """``bench``: cases per second, and what each stage and each of its parts costs.
 
-One process and one thread. Seconds depend on the machine; the shares are taken in one run, so they can be compared between
-machines. Each case is judged twice and the second time counts: the first one draws the stage's cached weights.
+One process and one thread. Seconds depend on the machine; the shares are taken in one run, so they can be compared
+between machines. Each case is judged twice and the second time counts: the first one draws the stage's cached weights.
 """
 
 import importlib
@@ -27,7 +27,7 @@ Parts = dict[str, float]  # seconds by part: build, reference, each subject, che
 
 
 def run(session: Session) -> int:
-    """Measures the cases that meet every size and input of the selected stages; writes ``bench.md`` and ``bench.json``."""
+    """Measures the cases that meet every size and kind of input; writes ``bench.md`` and ``bench.json``."""
     torch.set_num_threads(1)
     arguments = session.manifest.arguments
     made = subjects.make(session.manifest.profile, arguments.planted, arguments.vllm_src)

@@ -1,7 +1,7 @@
-"""The detection matrix over worker processes: every planted fault on a subset of its stage's cases, then on the rest if missed.
+"""The detection matrix over worker processes: every planted fault on some cases of its stage, on all if those miss it.
 
-The subset meets every size and every kind of input of a stage (``selection.cover``). A fault that it misses is run on all the
-other cases of the stage, so "missed" means missed by all.
+The subset meets every size and every kind of input of a stage (``selection.cover``). A fault that it misses is run on
+all the other cases of the stage, so "missed" means missed by all.
 """
 
 import json
@@ -62,7 +62,7 @@ def _matrix(session: Session, faults: list[Fault]) -> list[Detection]:
 
 
 def _verdict(session: Session, matrix: list[Detection]) -> Verdict:
-    """FAIL if a fault is missed; INVALID if a fault ran on no case, a case raised, or the sound path failed beside one."""
+    """FAIL if a fault is missed; INVALID if one ran on no case, a case raised, or the sound path failed."""
     if any(d.cases and not d.found for d in matrix):
         return Verdict.FAIL
     names = {d.fault.name for d in matrix}

@@ -10,13 +10,13 @@ from validate.numerics.case import Case
 from validate.paths import Subject
 from validate.profiles import Profile
 
-# Cases of one stage and TP size share cached weights, so one worker runs them in a row. Groups longer than this are split:
-# fewer would leave a worker idle at the end, more would redraw the weights in every worker.
+# Cases of one stage and TP size share cached weights, so one worker runs them in a row. Groups longer than this are
+# split: longer ones leave a worker idle at the end, shorter ones redraw the weights in every worker.
 GROUP = 24
 
 
 class Task(BaseModel):
-    """One case, and who is judged on it. ``faults`` empty: the profile's subjects; else the sound default path and these."""
+    """One case, and who is judged on it: the profile's subjects, or the sound default path and these ``faults``."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -43,7 +43,7 @@ class Plan(BaseModel):
 
 
 def tasks(cases: Iterable[Case], faults: Sequence[str] = ()) -> list[Task]:
-    """One task a case. With ``faults`` (names), each case gets those of its stage, and cases without any are left out."""
+    """One task a case. With ``faults`` (names), each case gets its stage's; cases without any are left out."""
     found = []
     groups: dict[tuple[str, int], list[Case]] = {}
     for case in cases:

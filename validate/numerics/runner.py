@@ -1,4 +1,4 @@
-"""Runs a plan over worker processes (pytest and pytest-xdist underneath) and hands over each case's lines as they arrive."""
+"""Runs a plan over worker processes (pytest and pytest-xdist) and hands over each case's lines as they arrive."""
 
 import json
 import os

@@ -29,7 +29,7 @@ def select(cases: Iterable[Case], expression: str | None) -> list[Case]:
 
 
 def cover(cases: Sequence[Case]) -> list[Case]:
-    """A few cases of each stage that together meet every value of every size, and every kind of input, of that stage."""
+    """A few cases of each stage that together meet every value of every size, and every kind of input, of it."""
     chosen: list[Case] = []
     for stage in dict.fromkeys(case.stage for case in cases):
         traits = {case.id: _traits(case) for case in cases if case.stage == stage}

@@ -12,8 +12,8 @@ from validate.profiles import Profile
 def make(profile: Profile, planted: str | None = None, vllm_src: str | None = None) -> list[Subject]:
     """The subjects that a profile names. InputError for an unknown one.
 
-    ``planted`` names a fault that is put into the emulated path it belongs to; the subject keeps its name, so that the run
-    can be compared with a sound one. ``vllm_src`` is a folder with vLLM's sources, for subjects that run its kernels.
+    ``planted`` names a fault that is put into the emulated path it belongs to; the subject keeps its name, so that the
+    run can be compared with a sound one. ``vllm_src`` is a folder with vLLM's sources, for subjects that run them.
     """
     if vllm_src is not None:
         raise InputError("--vllm-src: this version has no subject that runs vLLM's own kernels")

@@ -2,10 +2,16 @@
 
 import tomllib
 from importlib import resources
+from pathlib import Path
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from validate.errors import InputError
+
+# The specialized path serves 1 to 64 rows, and verify steps of 2 to 8 (vLLM 0.33.0, specialized_decode/runtime).
+Rows = Annotated[int, Field(ge=1, le=64)]
+Query = Annotated[int, Field(ge=2, le=8)]
 
 
 class Profile(BaseModel):
@@ -15,11 +21,11 @@ class Profile(BaseModel):
 
     name: str
     description: str
-    runs_on: str = Field(description="emulated, hopper or gb300: which of the three was run")
-    subjects: tuple[str, ...]
-    tp: tuple[int, ...]
-    batches: tuple[int, ...] = Field(description="rows of plain decode steps")
-    queries: tuple[int, ...] = Field(description="rows a request in verify steps")
+    runs_on: Literal["emulated", "hopper", "gb300"] = Field(description="which of the three is run")
+    subjects: tuple[str, ...] = Field(min_length=1)
+    tp: tuple[Literal[1, 8, 16], ...] = Field(min_length=1)
+    batches: tuple[Rows, ...] = Field(min_length=1, description="rows of plain decode steps")
+    queries: tuple[Query, ...] = Field(description="rows a request in verify steps")
     seeds: int = Field(ge=1)
 
 
@@ -29,11 +35,17 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Profile:
-    """The profile of that name. InputError if there is none or its file is malformed."""
-    if name not in names():
-        raise InputError(f"unknown profile '{name}': the profiles are {', '.join(names())}")
-    text = resources.files(__name__).joinpath(f"{name}.toml").read_text()
+    """The profile of that name, or in that ``.toml`` file. InputError if there is none or it is malformed."""
+    where = Path(name) if name.endswith(".toml") else resources.files(__name__).joinpath(f"{name}.toml")
+    if not name.endswith(".toml") and name not in names():
+        raise InputError(f"unknown profile '{name}': the profiles are {', '.join(names())}, or a .toml file")
     try:
-        return Profile(name=name, **tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
-        raise InputError(f"profile file validate/profiles/{name}.toml: {' '.join(str(error).split())}") from error
+        fields = tomllib.loads(where.read_text(encoding="utf-8"))
+        return Profile.model_validate(fields | {"name": Path(name).stem})
+    except OSError as error:
+        raise InputError(f"cannot read the profile {name}: {error.strerror}") from error
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise InputError(f"malformed profile {name}: {wrong}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"malformed profile {name}: {error}") from error

@@ -17,7 +17,7 @@ class _Record(BaseModel):
 
 
 class Measured(_Record):
-    """One check of one tensor. ``figure`` must not exceed ``bound``; units are the check's (``numerics/acceptance.py``)."""
+    """One check of one tensor. ``figure`` must not exceed ``bound``; units: see numerics/acceptance.py."""
 
     tensor: str
     check: str
@@ -39,8 +39,8 @@ class Measured(_Record):
 class Line(_Record):
     """One line of ``measurements.jsonl``: one subject on one case.
 
-    ``seconds`` is one call of the subject. ``missing`` says why the subject did not run the case, ``error`` why there is no
-    measurement though it should have.
+    ``seconds`` is one call of the subject. ``missing`` says why the subject does not run such cases, ``error`` why it
+    should have and did not.
     """
 
     case: str
@@ -103,7 +103,7 @@ class Manifest(_Record):
     """``manifest.json``: what was run by which code on which machine, and how it ended.
 
     ``end``, ``verdict`` and ``exit_code`` are None while it runs and after an interruption. Times are UTC, ISO 8601.
-    ``planned`` counts the cases. ``source`` is a digest of the package's own files: a record is resumed by the same code only.
+    ``planned`` counts the cases. ``source`` is a digest of the package's files: only the same code resumes a record.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION

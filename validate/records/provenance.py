@@ -1,4 +1,4 @@
-"""Who ran it: versions, source, commit, machine. Nothing in here fails; what cannot be found out is None or ``unknown``."""
+"""Who ran it: versions, source, commit, machine. Nothing here fails; what cannot be found out is None or unknown."""
 
 import hashlib
 import os

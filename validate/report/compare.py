@@ -19,7 +19,7 @@ class Comparison:
 
 
 def compare(first: tuple[Manifest, list[Line]], second: tuple[Manifest, list[Line]]) -> Comparison:
-    """Worse: a case's verdict is worse, a case is no longer judged, or a check's largest share of its bound grew by 1 %."""
+    """Worse: a verdict is worse, a case is no longer judged, or a check's largest share of its bound grew by 1 %."""
     before, after = ({(line.case, line.subject): line for line in lines if line.judged} for _, lines in (first, second))
     notes = _differences(first[0], second[0])
     cases = []
@@ -42,11 +42,11 @@ def compare(first: tuple[Manifest, list[Line]], second: tuple[Manifest, list[Lin
             worse |= change == "worse"
             body.append([stage, subject, check, *("-" if x is None else tables.share(x) for x in (a, b)), change])
     header = ["stage", "subject", "check", "first", "second", "change"]
-    heading = f"# {'WORSE' if worse else 'not worse'}: {first[0].verdict or 'unfinished'} -> {second[0].verdict or 'unfinished'}"
-    parts = [heading, *notes]
+    verdicts = " -> ".join(manifest.verdict or "unfinished" for manifest, _ in (first, second))
+    parts = [f"# {'WORSE' if worse else 'not worse'}: {verdicts}", *notes]
     if cases:
         parts.append(f"Changed verdicts: {len(cases)}\n" + "\n".join(f"- {line}" for line in cases[:50]))
-    parts += ["Largest figure as a share of its bound:\n", tables.markdown(header, body)]
+    parts += ["Largest figure as a share of its bound:", tables.markdown(header, body)]
     return Comparison("\n\n".join(parts), worse)
 
 

@@ -1,4 +1,4 @@
-"""``junit.xml`` for CI servers: FAIL is a failure, INCONCLUSIVE and INVALID are errors, what a subject does not run is skipped."""
+"""``junit.xml`` for CI servers: FAIL is a failure, INCONCLUSIVE and INVALID are errors, missing is skipped."""
 
 import re
 from xml.etree import ElementTree as ET
