@@ -60,7 +60,7 @@ def ensemble(members: list[Expected]) -> Ensemble:
     nominal = members[0]
     spread = torch.zeros_like(nominal.value)
     for member in members[1:]:
-        spread = torch.maximum(spread, (member.value - nominal.value).abs())
+        torch.maximum(spread, (member.value - nominal.value).abs_(), out=spread)
     return Ensemble(nominal, spread)
 
 
