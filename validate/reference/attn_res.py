@@ -19,6 +19,7 @@ from validate.model.call import Call, Expected
 from validate.reference.points import U32, Point, Points
 
 BF16 = torch.bfloat16
+SUBNORMAL = 8 * 2.0**-149  # fp32 products of subnormals round to multiples of this over eight
 DELTA = Point(BF16, BF16, "bf16 all-reduce (model.py); round_pair of the mailbox sum (kernel.py)")
 PREFIX = Point(BF16, BF16, "updated_prefix.to(bf16) (ops/attn_res.py); bf16x2(lo, hi) (kernel.py)")
 MIXTURE = Point(BF16, BF16, "final form: bf16 output, then RMSNorm (model.py); round_pair of the result (kernel.py)")
@@ -46,13 +47,16 @@ def reference(call: Call, points: Points) -> dict[str, Expected]:
         mixture = points(MIXTURE, mixture, 0.0)
     rstd = torch.rsqrt(mixture.square().mean(-1, keepdim=True) + i["out_eps"])
     out = mixture * rstd * i["out_norm"].double()
-    out = points(FP32, out, out.abs() * _norm_error(call, prefix, mixture))
+    out = points(FP32, out, out.abs() * _norm_error(call, prefix, mixture) + SUBNORMAL)
     live = (slice(0, rows),)
     found = {
         "out": Expected(out, roundings=points.rounded - 1),  # all but the prefix's own, which is an output itself
         "prefix": Expected(prefix, live),
         "blocks": Expected(prefix[:, None] if s["write"] >= 0 else prefix[:0, None], _block(rows, s["write"])),
     }
+    if s["slots"]:
+        sentinel = torch.tensor([0.0, -0.0], dtype=torch.float64).repeat(prefix.shape[1] // 2)
+        found["mailbox"] = Expected(sentinel.expand(s["slots"], rows, -1), (slice(None), slice(0, rows)), exact=True)
     if "aux" in call.empty:
         found["aux"] = Expected(prefix)
     return found
