@@ -10,10 +10,6 @@ from validate.numerics.case import Case
 from validate.paths import Subject
 from validate.profiles import Profile
 
-# Cases of one stage and TP size share cached weights, so one worker runs them in a row. Groups longer than this are
-# split: longer ones leave a worker idle at the end, shorter ones redraw the weights in every worker.
-GROUP = 24
-
 
 class Task(BaseModel):
     """One case, and who is judged on it: the profile's subjects, or the sound default path and these ``faults``."""
@@ -21,7 +17,6 @@ class Task(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     case: str
-    group: str
     faults: tuple[str, ...] = ()
 
 
@@ -43,18 +38,16 @@ class Plan(BaseModel):
 
 
 def tasks(cases: Iterable[Case], faults: Sequence[str] = ()) -> list[Task]:
-    """One task a case. With ``faults`` (names), each case gets its stage's; cases without any are left out."""
-    found = []
-    groups: dict[tuple[str, int], list[Case]] = {}
+    """One task a case. With ``faults`` (names), each case gets its stage's; cases without any are left out.
+
+    Cases of one stage and TP size stand together: they share cached weights, and workers take neighbours.
+    """
+    found: dict[tuple[str, int], list[Task]] = {}
     for case in cases:
-        groups.setdefault((case.stage, case.sizes.get("tp", 0)), []).append(case)
-    for (stage, tp), same in groups.items():
-        own = tuple(name for name in faults if name.split(".")[0] == stage)
-        if faults and not own:
-            continue
-        for n, case in enumerate(same):
-            found.append(Task(case=case.id, group=f"{stage}-tp{tp}-{n // GROUP}", faults=own))
-    return found
+        own = tuple(name for name in faults if name.split(".")[0] == case.stage)
+        if own or not faults:
+            found.setdefault((case.stage, case.sizes.get("tp", 0)), []).append(Task(case=case.id, faults=own))
+    return [task for together in found.values() for task in together]
 
 
 def read(path: Path) -> Plan:

@@ -34,7 +34,8 @@ def run(plan: Plan, cases: Mapping[str, Case], workers: int, receive: Receive) -
         collector = _Collector(plan, cases, receive)
         options = [f"--rootdir={here}", f"-c{os.devnull}", f"{plugin.PLAN}={path}", f"--basetemp={scratch}/pytest"]
         options += ["--noconftest", "--assert=plain", "-pno:cacheprovider", "-pno:terminal", "-pno:faulthandler"]
-        options += ["-pxdist.plugin", f"-p{plugin.__name__}", f"-n{workers}", "--dist=loadgroup"]
+        # load, not loadgroup: that one was seen never to end after a worker's death (xdist 3.8).
+        options += ["-pxdist.plugin", f"-p{plugin.__name__}", f"-n{workers}", "--dist=load"]
         pytest.main([*options, str(here / "test_stages.py")], plugins=[collector])
     if collector.failure is not None:
         raise collector.failure

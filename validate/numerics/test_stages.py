@@ -14,10 +14,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test a task, named by its case."""
     planned = plan.read(metafunc.config.getoption(PLAN))
     cases = {case.id: case for case in judge.cases(planned.profile)}
-    parameters = [
-        pytest.param(planned, task, cases[task.case], id=task.case, marks=pytest.mark.xdist_group(task.group))
-        for task in planned.tasks
-    ]
+    parameters = [pytest.param(planned, task, cases[task.case], id=task.case) for task in planned.tasks]
     metafunc.parametrize(("planned", "task", "case"), parameters)
 
 

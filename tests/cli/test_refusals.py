@@ -1,0 +1,53 @@
+"""Bad input: one line on standard error, exit code 3, no traceback."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import Tool
+from validate.records import folder as records
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["numerics", "--profile", "nothing"], "unknown profile 'nothing'"),
+        (["numerics", "--profile", "nothing.toml"], "cannot read the profile"),
+        (["numerics", "-k", "no-such-case"], "selects none"),
+        (["numerics", "--plant", "kda.nothing"], "unknown fault 'kda.nothing'"),
+        (["numerics", "--faults", "-k", "no-such-fault"], "selects none"),
+        (["numerics", "--output", "/proc/runs"], "cannot write"),
+        (["numerics", "--output", "/dev/null"], "cannot write"),
+        (["numerics", "--resume", "nowhere"], "no run record"),
+        (["numerics", "--seeds", "0"], "seeds"),
+        (["numerics", "--surprise"], "--surprise"),
+        (["numerics", "--vllm-src", "/nowhere"], "vllm"),
+        (["show", "nowhere"], "no run record"),
+        (["diff", "nowhere", "nowhere"], "no run record"),
+    ],
+)
+def test_refused(tool: Tool, arguments: list[str], says: str) -> None:
+    assert says in tool.refused(*arguments)
+    assert not list(tool.cwd.glob("runs/*"))
+
+
+def test_malformed_profile(tool: Tool) -> None:
+    (tool.cwd / "mine.toml").write_text('description = "x"\nseeds = "many"\n')
+    assert "seeds" in tool.refused("numerics", "--profile", "mine.toml")
+
+
+def test_show_and_diff_of_a_truncated_record(tool: Tool, record: Path) -> None:
+    path = record / records.MEASUREMENTS
+    path.write_text(path.read_text()[:-5])
+    assert "line 2: truncated" in tool.refused("show", str(record))
+    assert "line 2: truncated" in tool.refused("diff", str(record), str(record))
+
+
+def test_show_of_an_unfinished_record(tool: Tool, record: Path) -> None:
+    done = tool("show", str(record))
+    assert done.returncode == 0
+    assert done.stdout.startswith("# INVALID")
+
+
+def test_resume_with_other_code(tool: Tool, record: Path) -> None:
+    assert "the source differ" in tool.refused("numerics", "--resume", str(record))

@@ -1,0 +1,50 @@
+"""Records made by hand, for tests that need no stage to run; and the command line."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import Tool, line
+from validate import profiles
+from validate.records import folder as records
+from validate.records.model import Arguments, Line, Machine, Manifest
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Tool:
+    return Tool(tmp_path)
+
+
+@pytest.fixture
+def make_line() -> Callable[..., Line]:
+    return line
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    """Of a run of two planned cases that has not ended."""
+    profile = profiles.load("cpu")
+    return Manifest(
+        arguments=Arguments(seeds=1),
+        profile=profile,
+        runs_on="emulated",
+        subjects=profile.subjects,
+        stages=("kda",),
+        planned=2,
+        versions={"python": "3.11"},
+        source="0" * 16,
+        commit=None,
+        dirty=None,
+        machine=Machine(system="Linux", cpu="a CPU", cores=2, memory_gib=8.0),
+        start="2026-01-01T00:00:00Z",
+    )
+
+
+@pytest.fixture
+def record(tmp_path: Path, manifest: Manifest) -> Path:
+    """The folder of that run, with one case of two subjects measured."""
+    folder = records.create(tmp_path / "runs", "cpu")
+    records.write_manifest(folder, manifest)
+    records.write_lines(folder, [line(), line(subject="emulated-specialized", figure=2.0)])
+    return folder

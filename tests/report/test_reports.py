@@ -1,0 +1,88 @@
+"""Reports say what the record says: verdict first, failures with their command, nothing that failed or is missing as a pass."""
+
+from collections.abc import Callable
+from xml.etree import ElementTree as ET
+
+from validate.records.model import Line, Manifest, NotRun
+from validate.report import failures, junit, summary
+from validate.report.compare import compare
+from validate.verdict import Verdict
+
+Make = Callable[..., Line]
+
+
+def ended(manifest: Manifest, verdict: Verdict, planned: int = 1) -> Manifest:
+    update = {"verdict": verdict, "exit_code": verdict.exit_code, "end": "2026-01-01T00:01:00Z", "planned": planned}
+    return manifest.model_copy(update=update)
+
+
+def without(line: Line, **update: str) -> Line:
+    return line.model_copy(update={"measurements": (), **update})
+
+
+def test_junit_maps_each_outcome(manifest: Manifest, make_line: Make) -> None:
+    lines = [
+        make_line(),
+        make_line(subject="fails", figure=3.0),
+        without(make_line(subject="crashes"), error="worker 'gw0' crashed \x1b <&>"),
+        without(make_line(subject="absent"), missing="not at this size"),
+    ]
+    root = ET.fromstring(junit.render(ended(manifest, Verdict.FAIL), lines))
+    outcomes = {test.get("name", "").split()[-1]: [child.tag for child in test] for test in root.iter("testcase")}
+    assert outcomes == {"emulated-default": [], "fails": ["failure"], "crashes": ["error"], "absent": ["skipped"]}
+    suite = root.find("testsuite")
+    assert suite is not None
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
+
+
+def test_junit_of_an_interrupted_run_has_an_error(manifest: Manifest, make_line: Make) -> None:
+    root = ET.fromstring(junit.render(manifest, [make_line()]))
+    assert [error.get("message") for error in root.iter("error")] == ["1 of 2 cases were not reached"]
+
+
+def test_summary_has_the_verdict_first_and_says_what_ran(manifest: Manifest, make_line: Make) -> None:
+    done = ended(manifest, Verdict.PASS).model_copy(update={"not_run": (NotRun(what="gb300", why="no such machine"),)})
+    text = summary.render(done, [make_line()])
+    assert text.startswith("# PASS")
+    assert "emulated in torch on a CPU" in text
+    assert "can not sign off" in text
+    assert "- gb300: no such machine" in text
+
+
+def test_summary_of_a_run_without_end_is_no_pass(manifest: Manifest, make_line: Make) -> None:
+    assert summary.render(manifest, [make_line()]).startswith("# INVALID")
+
+
+def test_summary_shouts_about_a_planted_fault(manifest: Manifest, make_line: Make) -> None:
+    arguments = manifest.arguments.model_copy(update={"planted": "kda.x"})
+    text = summary.render(manifest.model_copy(update={"arguments": arguments}), [make_line()])
+    assert "`kda.x` was planted" in text
+
+
+def test_a_failure_says_figure_bound_place_and_command(manifest: Manifest, make_line: Make) -> None:
+    text = failures.describe(manifest, make_line("kda/tp8-batch2/trained/s4", figure=2.5))
+    for part in ("FAIL", "tp 8, batch 2", "seed 4", "2.5, bound 1", "at row 0"):
+        assert part in text
+    assert "nox -s numerics -- --profile cpu -k 'kda/tp8-batch2/trained/s4' --seeds 5" in text
+
+
+def test_equal_records_are_not_worse(manifest: Manifest, make_line: Make) -> None:
+    run = (ended(manifest, Verdict.PASS), [make_line()])
+    assert not compare(run, run).worse
+
+
+def test_worse_is_a_verdict_a_lost_case_or_a_larger_figure(manifest: Manifest, make_line: Make) -> None:
+    run = ended(manifest, Verdict.PASS)
+    good = [make_line(figure=0.5), make_line("kda/tp8-batch2/trained/s1", figure=0.1)]
+    for bad in ([good[0], make_line(good[1].case, figure=2.0)], good[:1], [make_line(figure=0.6), good[1]]):
+        assert compare((run, good), (run, bad)).worse
+    better = [make_line(figure=0.4), good[1]]
+    found = compare((run, good), (run, better))
+    assert not found.worse
+    assert "better" in found.text
+
+
+def test_a_new_case_that_fails_is_worse(manifest: Manifest, make_line: Make) -> None:
+    run = ended(manifest, Verdict.PASS)
+    new = make_line("kda/tp8-batch2/trained/s1", figure=2.0)
+    assert compare((run, [make_line()]), (run, [make_line(), new])).worse
