@@ -1,6 +1,7 @@
 """The subjects of a run, made from their names."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from validate import faults
 from validate.errors import InputError
@@ -13,11 +14,14 @@ def make(profile: Profile, planted: str | None = None, vllm_src: str | None = No
     """The subjects that a profile names. InputError for an unknown one.
 
     ``planted`` names a fault that is put into the emulated path it belongs to; the subject keeps its name, so that the
-    run can be compared with a sound one. ``vllm_src`` is a folder with vLLM's sources, for subjects that run them.
+    run can be compared with a sound one. ``vllm_src``, a folder with vLLM's sources, adds ``vllm-default``.
     """
-    if vllm_src is not None:
-        raise InputError("--vllm-src: this version has no subject that runs vLLM's own kernels")
-    return [_named(name, faults.find(planted) if planted else None) for name in profile.subjects]
+    made = [_named(name, faults.find(planted) if planted else None) for name in profile.subjects]
+    if vllm_src is None:
+        return made
+    from validate.paths.vllm import VllmDefault  # Triton is not needed without it
+
+    return [*made, VllmDefault(Path(vllm_src))]
 
 
 def sound_and_faulty(names: Iterable[str]) -> list[Subject]:
