@@ -13,7 +13,7 @@ from validate.paths import Subject
 from validate.profiles import Profile
 from validate.reference.points import Member, Point, Points
 
-STAGES = ("kda", "o_proj", "router")
+STAGES = ("kda", "mla", "o_proj", "router")
 
 
 @dataclass(frozen=True)

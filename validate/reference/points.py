@@ -139,6 +139,11 @@ class Points:
         return wide
 
 
+def sum_error(norm: Tensor, count: int) -> Tensor:
+    """Error of summing ``count`` products in fp32, given the 2-norm of the products (see ``Points.matmul``)."""
+    return U32 * (count**0.5 + count / 8) * norm
+
+
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     """RMSNorm over the last dimension in float64: x * rsqrt(mean(x**2) + eps) * weight (Zhang and Sennrich, 2019)."""
     y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)

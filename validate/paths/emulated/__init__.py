@@ -4,18 +4,20 @@ accumulation dtype and order of reduction."""
 from collections.abc import Callable, Mapping
 
 from validate.model.call import Call
-from validate.paths.emulated import kda, o_proj, router
+from validate.paths.emulated import kda, mla, o_proj, router
 
 Stage = Callable[[], Callable[[Call], None]]  # a class whose instances run one call
 
 DEFAULT: Mapping[str, Stage] = {
     "router": router.DefaultRouter,
     "kda": kda.DefaultKda,
+    "mla": mla.DefaultMla,
     "o_proj": o_proj.DefaultOproj,
 }
 SPECIALIZED: Mapping[str, Stage] = {
     "router": router.SpecializedRouter,
     "kda": kda.SpecializedKda,
+    "mla": mla.SpecializedMla,
     "o_proj": o_proj.SpecializedOproj,
 }
 
