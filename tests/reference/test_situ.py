@@ -24,20 +24,20 @@ def points() -> tuple[torch.Tensor, torch.Tensor]:
     return gate, Draws("situ").bell((gate.numel(),), 40.0).float()
 
 
-def test_agrees_with_silu_where_the_bounds_are_far():
+def test_agrees_with_silu_where_the_bounds_are_far() -> None:
     gate, up = points()
     far = reference.situ(gate.double(), up.double(), 2.0**30, 2.0**30)
     torch.testing.assert_close(far, torch.nn.functional.silu(gate.double()) * up.double())
 
 
-def test_is_bounded_by_beta_times_lambda():
+def test_is_bounded_by_beta_times_lambda() -> None:
     value = reference.situ(
         torch.tensor([1e6, 1e6, -1e6]).double(), torch.tensor([1e6, -1e6, 1e6]).double(), BETA, LAMBDA
     )
     assert value.tolist() == [BETA * LAMBDA, -BETA * LAMBDA, 0.0]
 
 
-def test_slope_at_zero_is_half_the_linear_part():
+def test_slope_at_zero_is_half_the_linear_part() -> None:
     gate = torch.tensor([2.0**-20], dtype=torch.float64)
     value = reference.situ(gate, torch.tensor([1.0], dtype=torch.float64), BETA, LAMBDA)
     assert float(value / gate) == pytest.approx(
@@ -46,7 +46,7 @@ def test_slope_at_zero_is_half_the_linear_part():
 
 
 @pytest.mark.parametrize("form", ERRORS)
-def test_forms_stay_within_their_declared_error(form):
+def test_forms_stay_within_their_declared_error(form: str) -> None:
     gate, up = points()
     value = getattr(forms, form)(gate, up, BETA, LAMBDA).double()
     expected = reference.situ(gate.double(), up.double(), BETA, LAMBDA)
@@ -54,7 +54,7 @@ def test_forms_stay_within_their_declared_error(form):
     assert bool(((value - expected).abs() <= allowed).all())
 
 
-def test_errors_are_not_idle():
+def test_errors_are_not_idle() -> None:
     """The looser forms do leave the tighter forms' bound, so that declaring theirs is needed."""
     gate, up = points()
     expected = reference.situ(gate.double(), up.double(), BETA, LAMBDA)

@@ -48,10 +48,10 @@ def _case(tp: int, batch: int, regime: int, n: int, inputs: str, seed: int) -> C
 def build(case: Case) -> Call:
     """Inputs as ``reference.o_proj`` names them.
 
-    ``cancelling``: partials of 2**24, about 1, -2**24 and about 1 go round the ranks, so that every order of summation gives
-    another result. ``sentinel``: the partials of every third row are pairs that round to (+0, -0), and subnormals. ``padded``: the
-    rows past the live ones are NaN. ``early``: fast ranks have already published the next layer in the other half of the
-    mailbox.
+    ``cancelling``: partials of 2**24, about 1, -2**24 and about 1 go round the ranks, so that every order of summation
+    gives another result. ``sentinel``: the partials of every third row are pairs that round to (+0, -0), and
+    subnormals. ``padded``: the rows past the live ones are NaN. ``early``: fast ranks have already published the next
+    layer in the other half of the mailbox.
     """
     draws = Draws("o_proj", case.id)
     tp, batch, regime = (case.sizes[name] for name in ("tp", "batch", "regime"))

@@ -21,16 +21,20 @@ U32 = 2.0**-24  # unit roundoff of fp32
 KEPT_WEIGHT = 1 << 25  # elements of a weight whose wide copies are kept: 12 bytes each
 
 
+# To a dtype, by a function (block formats: reference/microscaling.py), or not at all.
+Rounding = torch.dtype | Callable[[Tensor], Tensor] | None
+
+
 @dataclass(frozen=True)
 class Point:
     """A place where a path rounds, or (``None``) only accumulates in fp32. ``source`` says where that was read."""
 
-    default: torch.dtype | None
-    specialized: torch.dtype | None
+    default: Rounding
+    specialized: Rounding
     source: str
 
-    def rounds(self, path: str) -> torch.dtype | None:
-        """The dtype that the path rounds to here; for ``common``, if both paths round to the same."""
+    def rounds(self, path: str) -> Rounding:
+        """What the path rounds to here; for ``common``, if both paths round to the same."""
         if path == "common":
             return self.default if self.default == self.specialized else None
         return self.specialized if path == "specialized" else self.default
@@ -72,17 +76,23 @@ class Points:
 
         ``error`` bounds what fp32 arithmetic may have added before the point (absolute, broadcastable to ``value``).
         """
-        dtype = point.rounds(self.path)
+        rounding = point.rounds(self.path)
         if self.member is Member.UP:
             value = value + error
         elif self.member is Member.DOWN:
             value = value - error
         elif self.member is Member.RANDOM:
             value = value + error * (2 * self._draws.uniform(tuple(value.shape)) - 1)
-        if dtype is None:
+        if rounding is None:
             return value
         self._passed.add(point)
-        return value.to(dtype).double()
+        return value.to(rounding).double() if isinstance(rounding, torch.dtype) else rounding(value)
+
+    def of_a_stage(self) -> "Points":
+        """The same path and member for one stage of a whole step, with products of its own."""
+        points = Points(self.path, self.member)
+        points._draws = self._draws
+        return points
 
     @property
     def rounded(self) -> int:
@@ -98,6 +108,13 @@ class Points:
         self._passed |= passed
         return value
 
+    def fixed(self, name: str, compute: Callable[[], Any]) -> Any:
+        """``compute()``, kept for all members of all references of the call: for steps before any value is moved."""
+        key = (name, "fixed")
+        if key not in self._products:
+            self._products[key] = compute()
+        return self._products[key]
+
     def matmul(self, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """``x @ weight.T`` in float64 and the error of summing its products in fp32, any order. x [m, k], weight [n, k].
 
@@ -105,7 +122,8 @@ class Points:
         common sign grow as the 2-norm of the terms, so the roundings add up to about U32 * sqrt(k) * norm(terms) (Higham,
         Accuracy and Stability of Numerical Algorithms, sections 2.8 and 4.2). Tensor cores cut off towards zero, once per 16
         products and by up to 2 * U32 of the partial sum, always in the same direction: U32 * (k / 8) * norm(terms)
-        (measured on an H200, ``paths/emulated/arithmetic.py``). The error is the sum of both.
+        (measured on an H200, ``paths/emulated/arithmetic.py``). The error is the sum of both; k counts the elements of x that
+        are not zero, as adding a zero rounds nothing.
         Kept between the members of an ensemble, whose first product is always the same.
         """
         key = (id(x), id(weight))
@@ -119,7 +137,7 @@ class Points:
                 part, part_squares = self._wide(weight, start)
                 value[:, rows] = x64 @ part.T
                 norm[:, rows] = (squares @ part_squares.T).double().sqrt()
-            error = U32 * (x.shape[1] ** 0.5 + x.shape[1] / 8) * norm
+            error = sum_error(norm, (x != 0).sum(1, keepdim=True))
             self._products[key] = (value, error, x, weight)  # x and weight stay alive, so their ids stay theirs
         return self._products[key][:2]
 
@@ -139,9 +157,20 @@ class Points:
         return wide
 
 
-def sum_error(norm: Tensor, count: int) -> Tensor:
+def sum_error(norm: Tensor, count: int | Tensor) -> Tensor:
     """Error of summing ``count`` products in fp32, given the 2-norm of the products (see ``Points.matmul``)."""
     return U32 * (count**0.5 + count / 8) * norm
+
+
+def chain_error(terms: Tensor) -> Tensor:
+    """Error of adding up bf16 numbers, over the first dimension, in fp32, in any order, rounding to nearest.
+
+    None where the sum of their absolute values stays below 2**24 units of the finest of them: then every partial sum is exact. So
+    it is with most sums over ranks, which often lie exactly midway between two bf16.
+    """
+    units = torch.where(terms == 0, torch.inf, torch.ldexp(torch.ones_like(terms), torch.frexp(terms)[1] - 8))
+    rounded = terms.abs().sum(0) > 2.0**24 * units.amin(0)
+    return torch.where(rounded, U32 * terms.shape[0] ** 0.5 * terms.norm(dim=0), 0.0)
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:

@@ -2,9 +2,9 @@
 
     situ(g, u) = beta * tanh(g / beta) * sigmoid(g) * lambda * tanh(u / lambda)        beta 4, lambda 25 in K3
 
-Both factors are bounded: the gate's by beta, the linear one by lambda. Source: ``SituAndMul.forward_native`` (vLLM 0.33.0,
-model_executor/layers/activation.py). The kernels write it in three forms, which err differently; ``paths/emulated/situ.py``
-computes them.
+Both factors are bounded: the gate's by beta, the linear one by lambda. Source: ``SituAndMul.forward_native`` (vLLM
+0.33.0, model_executor/layers/activation.py). The kernels write it in three forms, which err differently;
+``paths/emulated/situ.py`` computes them.
 """
 
 import torch
@@ -24,9 +24,9 @@ def situ(gate: Tensor, up: Tensor, beta: float, linear_beta: float) -> Tensor:
 def exact_error(gate: Tensor, up: Tensor, beta: float, linear_beta: float) -> Tensor:
     """Absolute error of the form with accurate tanh and exp in fp32.
 
-    tanhf and expf are good to 2 ulp, 4 U32, each (CUDA Programming Guide, mathematical functions appendix); sums, divisions
-    and products round once. tanh passes the rounding of its argument on at most once; the two tanh, exp and seven further
-    roundings come to 20 U32. A sigmoid below fp32's normal numbers is lost.
+    tanhf and expf are good to 2 ulp, 4 U32, each (CUDA Programming Guide, mathematical functions appendix); sums,
+    divisions and products round once. tanh passes the rounding of its argument on at most once; the two tanh, exp and
+    seven further roundings come to 20 U32. A sigmoid below fp32's normal numbers is lost.
     """
     return 20 * U32 * situ(gate, up, beta, linear_beta).abs() + beta * linear_beta * SMALLEST
 

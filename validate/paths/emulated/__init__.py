@@ -4,7 +4,7 @@ accumulation dtype and order of reduction."""
 from collections.abc import Callable, Mapping
 
 from validate.model.call import Call
-from validate.paths.emulated import kda, mla, o_proj, router
+from validate.paths.emulated import dense_mlp, kda, mla, moe_tail, o_proj, router, shared_experts
 
 Stage = Callable[[], Callable[[Call], None]]  # a class whose instances run one call
 
@@ -13,12 +13,18 @@ DEFAULT: Mapping[str, Stage] = {
     "kda": kda.DefaultKda,
     "mla": mla.DefaultMla,
     "o_proj": o_proj.DefaultOproj,
+    "moe_tail": moe_tail.DefaultMoeTail,
+    "shared_experts": shared_experts.DefaultSharedExperts,
+    "dense_mlp": dense_mlp.DefaultDenseMlp,
 }
 SPECIALIZED: Mapping[str, Stage] = {
     "router": router.SpecializedRouter,
     "kda": kda.SpecializedKda,
     "mla": mla.SpecializedMla,
     "o_proj": o_proj.SpecializedOproj,
+    "moe_tail": moe_tail.SpecializedMoeTail,
+    "shared_experts": shared_experts.SpecializedSharedExperts,
+    "dense_mlp": dense_mlp.SpecializedDenseMlp,
 }
 
 

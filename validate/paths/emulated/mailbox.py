@@ -1,7 +1,7 @@
 """Lamport mailboxes: bf16 rows whose data is the flag.
 
-A row's slot is armed with the sentinel word; its reader waits until no 32-bit word of a 16-byte fragment is the sentinel, and
-arms the slot again. So no payload may hold that word: writers turn -0 into +0. Read from vLLM 0.33.0,
+A row's slot is armed with the sentinel word; its reader waits until no 32-bit word of a 16-byte fragment is the
+sentinel, and arms the slot again. So no payload may hold that word: writers turn -0 into +0. Read from vLLM 0.33.0,
 specialized_decode/cutedsl/common/mailbox.py and primitives.py (``pack_pair`` with the "latent" policy, ``published``).
 """
 

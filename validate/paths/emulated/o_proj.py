@@ -14,11 +14,12 @@ POLL_GROUPS = 4  # thread groups that add up disjoint ranks (oproj/prepared.py c
 
 
 class DefaultOproj:
-    """A bf16 linear layer on every rank, then an all-reduce; AttnRes adds the result to the prefix (vLLM 0.33.0, model.py).
+    """A bf16 linear layer on every rank, then an all-reduce; AttnRes adds the result to the prefix (vLLM 0.33.0,
+    model.py).
 
     The all-reduce is taken to add in fp32 in the order of the ranks and to round once, as vLLM's one-shot kernel does
-    (csrc/custom_all_reduce.cuh, eight GPUs at most); NVLink SHARP, which NCCL uses beyond, adds in fp32, too. A ring would
-    round at every hop: this choice holds the specialized path to the stricter of the two.
+    (csrc/custom_all_reduce.cuh, eight GPUs at most); NVLink SHARP, which NCCL uses beyond, adds in fp32, too. A ring
+    would round at every hop: this choice holds the specialized path to the stricter of the two.
     """
 
     def __call__(self, call: Call) -> None:
@@ -47,9 +48,10 @@ class DefaultOproj:
 class SpecializedOproj(DefaultOproj):
     """``OprojProducer`` or ``OprojUmma``, then ``OprojConsumer`` (vLLM 0.33.0, specialized_decode/cutedsl/oproj).
 
-    Each rank multicasts its bf16 partial into a mailbox slot. Up to the two-shot sizes every rank adds up all slots; beyond, the
-    owner of a column adds up and multicasts the bf16 sum. ``mailbox`` [parities, ranks, slots, hidden] is one rank's copy, or the
-    owners' receive slots side by side; ``gather`` [parities, slots, hidden] receives the owners' sums.
+    Each rank multicasts its bf16 partial into a mailbox slot. Up to the two-shot sizes every rank adds up all slots;
+    beyond, the owner of a column adds up and multicasts the bf16 sum. ``mailbox`` [parities, ranks, slots, hidden] is
+    one rank's copy, or the owners' receive slots side by side; ``gather`` [parities, slots, hidden] receives the
+    owners' sums.
     """
 
     @staticmethod
@@ -58,7 +60,7 @@ class SpecializedOproj(DefaultOproj):
         return None if call.shape["tp"] in TWO_SHOT else "the specialized path needs 8 or 16 ranks"
 
     def partials(self, local: Tensor, weight: Tensor, call: Call) -> Tensor:
-        """Order of the products by regime (oproj/prepared.py ``producer``): chains of a few K parts, or one tcgen05 chain."""
+        """By regime (oproj/prepared.py ``producer``), chains of a few K parts or one tcgen05 chain."""
         tp, regime = call.shape["tp"], call.shape["regime"]
         if regime <= 8:
             total = self.split(local, weight, parts=4, chains=4)
@@ -71,7 +73,8 @@ class SpecializedOproj(DefaultOproj):
     def split(self, local: Tensor, weight: Tensor, parts: int, chains: int) -> Tensor:
         """K in ``parts`` equal ranges, whose 16-deep MMAs go round ``chains`` accumulators; parts are added in order.
 
-        Two MMAs share 32 neighbouring columns: of each 8 that one thread loads, the first takes four and the second four.
+        Two MMAs share 32 neighbouring columns: of each 8 that one thread loads, the first takes four and the second
+        four.
         """
         total = torch.zeros(local.shape[0], weight.shape[0])
         columns = torch.arange(local.shape[1]).view(parts, -1, 4, 2, 4).transpose(2, 3)
@@ -114,7 +117,7 @@ class SpecializedOproj(DefaultOproj):
         return poll(slots)
 
     def consume(self, slots: Tensor, rank: int) -> Tensor:
-        """fp32 [rows, hidden] on one rank: each group adds up neighbouring ranks, then the groups are added in order."""
+        """fp32 [rows, hidden] on one rank: groups add up neighbouring ranks, then the groups are added in order."""
         groups = self.payload(slots).unflatten(0, (POLL_GROUPS, -1))
         return chain_sum(torch.stack([chain_sum(group) for group in groups]))
 

@@ -5,8 +5,8 @@
 ``reciprocal``   products with reciprocals instead of divisions: the shared experts of TP16's small batches
 ``approximate``  tanh.approx, ex2.approx and rcp.approx: the specialized path's routed experts
 
-Read from vLLM 0.33.0: model_executor/layers/activation.py (``SituAndMul``), specialized_decode/cutedsl/moe/shared.py (``situ``) and
-specialized_decode/cutedsl/common/primitives.py (``situ``, ``shared_situ``).
+Read from vLLM 0.33.0: model_executor/layers/activation.py (``SituAndMul``), specialized_decode/cutedsl/moe/shared.py
+(``situ``) and specialized_decode/cutedsl/common/primitives.py (``situ``, ``shared_situ``).
 """
 
 import torch
@@ -46,7 +46,7 @@ def half(gate: Tensor, up: Tensor, beta: float, linear_beta: float) -> Tensor:
 
 
 def reciprocal(gate: Tensor, up: Tensor, beta: float, linear_beta: float) -> Tensor:
-    """The linear part's argument is formed in float64; the sigmoid's division, too, and cut off before fp32 overflows."""
+    """The linear part's argument and the sigmoid's division are formed in float64; an infinite exp gives zero."""
     denominator = 1 + torch.exp(-gate.double()).float()
     logistic = torch.where(denominator.isinf(), 0.0, (1 / denominator.double()).float())
     gated = beta * tanh(gate * _inverse(beta)) * logistic
