@@ -1,7 +1,7 @@
 """Paged attention caches as a running server leaves them: pages in any order, recycled, and full of old data.
 
-A fresh cache hides bugs: its pages are in order, so a kernel that ignores the block table is right, and it is zero beyond
-the live rows, so a kernel that reads one row too many is right, too. Nothing here computes; it only places rows.
+A fresh cache hides bugs: its pages are in order, so a kernel that ignores the block table is right, and it is zero
+beyond the live rows, so a kernel that reads one row too many is right, too. Nothing here computes; it only places rows.
 """
 
 from dataclasses import dataclass

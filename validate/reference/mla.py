@@ -11,9 +11,9 @@ The cache and, with it, the query are FP8 E4M3 with one scale each, or both bf16
 rank holds a share of the positions; the shares' outputs are merged by their log-sum-exp.
 
 Read from vLLM 0.33.0: ``models/kimi_k3/nvidia/mla.py``, ``v1/attention/ops/dcp.py`` and
-``v1/attention/backends/mla/flashinfer_mla.py`` (the default path), ``specialized_decode/cutedsl/mla``; and from the core that
-the latter calls, ``mla_decode_fp8.py`` of tokenspeed_mla 2.0.3. FlashInfer's trtllm-gen core is compiled code: what it rounds
-inside is bounded, not reproduced.
+``v1/attention/backends/mla/flashinfer_mla.py`` (the default path), ``specialized_decode/cutedsl/mla``; and from the core
+that the latter calls, ``mla_decode_fp8.py`` of tokenspeed_mla 2.0.3. FlashInfer's trtllm-gen core is compiled code: what
+it rounds inside is bounded, not reproduced.
 """
 
 import math
@@ -46,8 +46,8 @@ PROBABILITY = Point(
     None,
     E4M3,
     "tokenspeed 2.0.3, softmax: exp2 results go to q_dtype before P V, their sum stays fp32. trtllm-gen (default path; "
-    "specialized from 16 rows): assumed E4M3, since its FP8 MMA takes no wider operand, but relative to a maximum that is "
-    "not visible: so an error, not a rounding",
+    "specialized from 16 rows): assumed E4M3, since its FP8 MMA takes no wider operand, but relative to a maximum that "
+    "is not visible: so an error, not a rounding",
 )
 LATENT = Point(BF16, BF16, "the cores write a bf16 latent (mla/prepared.py: latent, box.rows; flashinfer_mla.py)")
 CORRECTED = Point(
@@ -64,9 +64,9 @@ def reference(call: Call, points: Points) -> dict[str, Expected]:
     """Outputs ``query`` [rows, H, 576] and ``out`` [rows, H * 128]; new rows of ``cache`` [shards, pages, block, 576].
 
     Inputs: ``x`` [rows, 2112 + H * 128] (query latent 1536, kv latent 512, pe 64, gate), ``q_norm`` [1536], ``kv_norm``
-    [512], ``q_b`` [H * 192, 1536], ``w_uk`` [H, 128, 512], ``w_uv`` [H, 512, 128]; ``slots`` [shards, rows] (page * block +
-    offset, or -1: not written), ``table`` [requests, pages], ``lengths`` [shards, requests] and ``totals`` [requests], both
-    with the q new rows; ``rank`` and ``interleave`` of the context parallelism; floats ``scale`` (of the softmax),
+    [512], ``q_b`` [H * 192, 1536], ``w_uk`` [H, 128, 512], ``w_uv`` [H, 512, 128]; ``slots`` [shards, rows] (page *
+    block + offset, or -1: not written), ``table`` [requests, pages], ``lengths`` [shards, requests] and ``totals``
+    [requests], both with the q new rows; ``rank`` and ``interleave`` of the context parallelism; floats ``scale`` (of the softmax),
     ``q_scale``, ``k_scale`` and their fp32 reciprocals ``q_scale_inv``, ``k_scale_inv``. Row t of a request sees the
     positions up to its own. A request of length 0 is padding: its rows of ``out`` are zero.
     """
@@ -141,8 +141,8 @@ def _normed(points: Points, x: Tensor, weight: Tensor, eps: float) -> tuple[Tens
 def _gap(value: Tensor, error: Tensor, dtype: torch.dtype) -> Tensor:
     """How far two correct roundings of ``value`` may lie apart: mostly not at all, else an ulp.
 
-    What such a value feeds moves by that times its weight. The members of the ensemble move all of them at once, a kernel any
-    few of them; so the next step's error bound contains each.
+    What such a value feeds moves by that times its weight. The members of the ensemble move all of them at once, a
+    kernel any few of them; so the next step's error bound contains each.
     """
     return (value + error).to(dtype).double() - (value - error).to(dtype).double()
 
@@ -155,7 +155,7 @@ def _quantised(points: Points, point: Point, value: Tensor, inverse: float) -> T
 
 @dataclass
 class _Part:
-    """What one shard says of a request: output [q, H, 512] in cache units, its error; log2-sum-exp2 [q, H], its error."""
+    """One shard's share of a request: output [q, H, 512] in cache units, log2-sum-exp2 [q, H], and their errors."""
 
     out: Tensor
     error: Tensor
@@ -247,7 +247,7 @@ def _part(weights: Tensor, error: Tensor, values: Tensor, total: Tensor, top: Te
 
 
 def _tokenspeed(call: Call, points: Points, scores: Tensor, error: Tensor, values: Tensor) -> _Part:
-    """A core of splits of whole tiles, with a maximum that may lag by 2**8, and probabilities in E4M3 relative to it."""
+    """A core of splits of whole tiles, a maximum that may lag by 2**8, and probabilities in E4M3 relative to it."""
     tiles = -(-len(values) // TILE)
     split = -(-tiles // splits(call)) * TILE
     weights = torch.zeros_like(scores)  # as rounded, relative to the top of all

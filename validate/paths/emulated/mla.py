@@ -184,7 +184,7 @@ class DefaultMla:
         return torch.exp2(fma(scores, torch.tensor(units), -(top * units)[..., None]).double()).float()
 
     def merge(self, outs: Tensor, lse: Tensor, empty: Tensor) -> Tensor:
-        """bf16 [q, H, 512] from the shards' outputs and logarithms: each output scaled and rounded, then added in bf16."""
+        """bf16 [q, H, 512] from the shards' outputs and logarithms: each output scaled, rounded, and added in bf16."""
         lse = torch.where(empty[:, None, None] | lse.isnan(), -torch.inf, lse) * math.log(2)  # this core's are natural
         top = lse.amax(0)
         top = torch.where(top == -torch.inf, 0.0, top)
@@ -235,7 +235,7 @@ class SpecializedMla(DefaultMla):
     def __call__(self, call: Call) -> None:
         """Runs the stage in the regime of the call."""
         self.heads, self.regime = call.inputs["w_uk"].shape[0], call.shape["regime"]
-        self.tiled = self.regime >= TILED_FROM[self.heads]
+        self.tiled = self.regime >= TILED_FROM.get(self.heads, 4)
         super().__call__(call)
 
     def norm_query(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -264,7 +264,7 @@ class SpecializedMla(DefaultMla):
         return chain_sum(tree_sum(total).T)
 
     def project(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Tiled: eight warps of 192 columns, added in order. Scalar: two chains of 24 steps a lane, then a butterfly."""
+        """Tiled: eight warps of 192 columns, added in order. Scalar: two chains of 24 a lane, then a butterfly."""
         if self.tiled:
             return chain_sum(
                 torch.stack([gemm(x[:, c : c + 192], weight[:, c : c + 192]) for c in range(0, 1536, 192)])
