@@ -13,7 +13,7 @@ from validate.paths import Subject
 from validate.profiles import Profile
 from validate.reference.points import Member, Point, Points
 
-STAGES = ("kda", "mla", "o_proj", "router", "moe_tail", "shared_experts", "dense_mlp")
+STAGES = ("kda", "mla", "o_proj", "router", "moe_tail", "shared_experts", "dense_mlp", "attn_res", "final_norm")
 
 
 @dataclass(frozen=True)

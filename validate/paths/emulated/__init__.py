@@ -4,7 +4,7 @@ accumulation dtype and order of reduction."""
 from collections.abc import Callable, Mapping
 
 from validate.model.call import Call
-from validate.paths.emulated import dense_mlp, kda, mla, moe_tail, o_proj, router, shared_experts
+from validate.paths.emulated import attn_res, dense_mlp, final_norm, kda, mla, moe_tail, o_proj, router, shared_experts
 
 Stage = Callable[[], Callable[[Call], None]]  # a class whose instances run one call
 
@@ -16,6 +16,8 @@ DEFAULT: Mapping[str, Stage] = {
     "moe_tail": moe_tail.DefaultMoeTail,
     "shared_experts": shared_experts.DefaultSharedExperts,
     "dense_mlp": dense_mlp.DefaultDenseMlp,
+    "attn_res": attn_res.DefaultAttnRes,
+    "final_norm": final_norm.DefaultFinalNorm,
 }
 SPECIALIZED: Mapping[str, Stage] = {
     "router": router.SpecializedRouter,
@@ -25,6 +27,8 @@ SPECIALIZED: Mapping[str, Stage] = {
     "moe_tail": moe_tail.SpecializedMoeTail,
     "shared_experts": shared_experts.SpecializedSharedExperts,
     "dense_mlp": dense_mlp.SpecializedDenseMlp,
+    "attn_res": attn_res.SpecializedAttnRes,
+    "final_norm": final_norm.SpecializedFinalNorm,
 }
 
 
