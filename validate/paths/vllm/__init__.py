@@ -1,29 +1,35 @@
 """``vllm-default``: vLLM 0.33.0's own Triton kernels of the default path, interpreted on a CPU.
 
-It is independent of what this project wrote: where it passes, reference and rounding points are vLLM's.
+Nobody here wrote them. Where they pass, the reference and its rounding points are those of vLLM.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Protocol
+
+import numpy as np
 
 from validate.model.call import Call
-from validate.paths.vllm import kda, loading
+from validate.paths.vllm import loading
+from validate.paths.vllm.attn_res import VllmAttnRes
+from validate.paths.vllm.kda import VllmKda
 
 
-class Stage(NamedTuple):
-    """How a stage is run, and the work of a call: thread blocks times tokens, a few milliseconds each."""
+class Stage(Protocol):
+    """A stage's adapter."""
 
-    run: Callable[[loading.Kernels, Call], None]
-    units: Callable[[Call], int]
+    def missing(self, call: Call) -> str | None:
+        """Why it cannot run this call; None if it can."""
+
+    def __call__(self, call: Call, kernels: loading.Kernels) -> None:
+        """Runs it."""
 
 
-STAGES = {"kda": Stage(kda.run, kda.units)}
-MOST_UNITS = 800  # some seconds
+STAGES: Mapping[str, Stage] = {"kda": VllmKda(), "attn_res": VllmAttnRes()}
 
 
 class VllmDefault:
-    """Runs the stages whose kernels are written in Triton. ``source`` is the folder that holds ``vllm/``."""
+    """Runs the stages whose default kernels are written in Triton. ``source`` is the folder that holds ``vllm/``."""
 
     name = "vllm-default"
     path = "default"
@@ -32,12 +38,12 @@ class VllmDefault:
         self._kernels = loading.load(source.resolve())
 
     def missing(self, call: Call) -> str | None:
-        """Stages without Triton kernels, and calls that take the interpreter too long."""
+        """Stages whose kernels are not Triton's, and calls that take the interpreter too long."""
         if call.stage not in STAGES:
-            return "vLLM runs it by compiled kernels"
-        units = STAGES[call.stage].units(call)
-        return f"too large to interpret: {units} thread blocks, of at most {MOST_UNITS}" if units > MOST_UNITS else None
+            return "its default kernels are compiled, or not of one stage alone"
+        return STAGES[call.stage].missing(call)
 
     def run(self, call: Call) -> None:
-        """Runs the stage."""
-        STAGES[call.stage].run(self._kernels, call)
+        """Runs the stage. What overflows does so silently, as on a GPU."""
+        with np.errstate(all="ignore"):
+            STAGES[call.stage](call, self._kernels)

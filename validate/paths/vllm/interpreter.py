@@ -8,8 +8,8 @@ of this process. A handle holds bf16 as its bits, uint16. Wrong as shipped:
 - A comparison's handle keeps the type of its operands. A scalar condition that is spread over a block then becomes a
   block of integers, which loads refuse as a mask.
 
-And two that only cost time, half of it: it patches Triton's language anew for each call of a device function, and checks
-integer arithmetic for overflow, which a GPU does in debug builds only.
+And two that only cost time, half of it: it patches Triton's language anew for each call of a device function, and
+checks integer arithmetic for overflow, which a GPU does in debug builds only.
 """
 
 import os

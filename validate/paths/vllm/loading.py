@@ -10,6 +10,7 @@ stand-ins: modules that ``sys.modules`` holds only while a file is executed. The
 - names that are imported for other platforms or callers than the kernels here.
 """
 
+import importlib
 import importlib.util
 import inspect
 import sys
@@ -93,9 +94,7 @@ def load(root: Path) -> Kernels:
     missing = sorted({e.file for e in ENTRIES.values() if not (root / e.file).is_file()})
     if missing:
         raise InputError(f"no vLLM 0.33.0 under {root}: there is no {missing[0]}")
-    from validate.paths.vllm import interpreter  # sets TRITON_INTERPRET before Triton is imported
-
-    assert interpreter.tl
+    importlib.import_module("validate.paths.vllm.interpreter")  # before anything imports Triton
     modules = {file: _execute(root / file) for file in dict.fromkeys(e.file for e in ENTRIES.values())}
     return Kernels(**{name: _function(modules[entry.file], entry) for name, entry in ENTRIES.items()})
 
