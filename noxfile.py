@@ -7,9 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
 
 import nox
 
+VLLM = "vllm-0.33.0"
+SOURCES = "K3_PARITY_VLLM_SRC"
 CURRENT = os.environ.get("K3_PARITY_ENV") == "current"
 nox.options.default_venv_backend = "none" if CURRENT else "virtualenv"
 nox.options.reuse_existing_virtualenvs = True
@@ -34,9 +38,34 @@ def tool(session: nox.Session, *command: str) -> None:
         sys.exit(code)
 
 
+def vllm_sources(session: nox.Session) -> None:
+    """Names vLLM's sources to the tests that run or read them; without them (offline, say) those are skipped.
+
+    The wheel, 340 MB, is downloaded once and only its Python files are kept. Nothing of it is installed.
+    """
+    if SOURCES in os.environ:
+        return
+    folder = Path(session.cache_dir).resolve() / VLLM
+    if not folder.exists():
+        wheels = folder.with_name(f"{VLLM}-wheel")
+        kind = ["--only-binary=:all:", "--platform=manylinux_2_28_x86_64", "--python-version=3.12", "--abi=abi3"]
+        download = ["pip", "download", "-q", "--no-deps", *kind, f"--dest={wheels}", VLLM.replace("-", "==")]
+        session.run("python", "-m", *download, success_codes=[0, 1, 2])
+        for wheel in wheels.glob("*.whl"):
+            with zipfile.ZipFile(wheel) as archive:
+                names = [n for n in archive.namelist() if n.startswith("vllm/") and n.endswith(".py")]
+                archive.extractall(folder.with_name(f"{VLLM}-part"), names)
+            wheel.unlink()
+            folder.with_name(f"{VLLM}-part").rename(folder)
+    if folder.exists():
+        os.environ[SOURCES] = str(folder)
+    else:
+        session.warn(f"no {VLLM}: the tests that need its sources are skipped ({SOURCES} may name them)")
+
+
 @nox.session
 def numerics(session: nox.Session) -> None:
-    setup(session)
+    setup(session, "[interpreter]" if any(a.startswith("--vllm-src") for a in session.posargs) else "")
     tool(session, "validate", "numerics", *session.posargs)
 
 
@@ -48,7 +77,8 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    setup(session, "[test]")
+    setup(session, "[test,interpreter]")
+    vllm_sources(session)
     tool(session, "pytest", "-n", "auto", *session.posargs)
 
 

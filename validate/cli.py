@@ -47,6 +47,8 @@ def numerics(
     else:
         if faults and plant:
             raise InputError("--plant and --faults exclude each other: --faults runs every planted fault")
+        if faults:
+            detection.chosen(keyword)  # refuses one that selects nothing before a folder is made
         chosen = session.profile_of(profile or "cpu", seeds)
         named = {name: value for name, value in given.items() if value is not None}
         arguments = Arguments.model_validate(named | {"seeds": chosen.seeds})

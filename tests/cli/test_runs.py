@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.support import SMALL, Tool
+from tests.support import ROOT, SMALL, Tool
 
-MANY = "kda/tp16 and q1-"  # enough to be interrupted
+MANY = ("-k", SMALL, "--seeds", "20", "-n", "2")  # enough to be interrupted
 
 
 def only_run(tool: Tool) -> Path:
@@ -30,7 +30,7 @@ def measured(run: Path) -> list[dict[str, Any]]:
 
 def started(tool: Tool, cases: int) -> tuple[subprocess.Popen[str], Path]:
     """A run that has recorded so many cases."""
-    process = tool.start("numerics", "-k", MANY, "-n", "2")
+    process = tool.start("numerics", *MANY)
     for _ in range(1200):
         time.sleep(0.1)
         found = list(tool.cwd.glob("runs/*/measurements.jsonl"))
@@ -68,12 +68,20 @@ def test_a_planted_fault_fails_the_run_and_names_the_command(tool: Tool) -> None
     assert "<failure" in (only_run(tool) / "junit.xml").read_text()
 
 
-def test_the_matrix_of_one_fault(tool: Tool) -> None:
-    done = tool("numerics", "--faults", "-k", "kda.null-slot-written", "-n", "2")
-    assert done.returncode == 0, done
-    (row,) = (only_run(tool) / "faults.jsonl").read_text().splitlines()
-    assert json.loads(row)["found"]
-    assert "complete" in json.loads(row)["failed"]
+def test_the_matrix_tells_found_from_missed(tool: Tool) -> None:
+    """Without verify steps there is no accepted count to get wrong: no case can find that fault."""
+    small = (ROOT / "validate/profiles/cpu.toml").read_text().splitlines()
+    small = [line for line in small if not line.startswith(("tp", "batches", "queries"))]
+    (tool.cwd / "small.toml").write_text("\n".join([*small, "tp = [16]", "batches = [1, 2]", "queries = []"]))
+    keyword = "kda.gate-before-norm or kda.accepted-off-by-one"
+    done = tool("numerics", "--faults", "-k", keyword, "-n", "2", "--profile", "small.toml")
+    assert done.returncode == 1, done
+    rows = [json.loads(row) for row in (only_run(tool) / "faults.jsonl").read_text().splitlines()]
+    assert {row["fault"]: row["found"] for row in rows} == {
+        "kda.gate-before-norm": True,
+        "kda.accepted-off-by-one": False,
+    }
+    assert "1 of 2 planted faults found" in tool("show", str(only_run(tool))).stdout
 
 
 def test_interrupted_then_resumed_is_as_if_never_interrupted(
@@ -97,7 +105,7 @@ def test_interrupted_then_resumed_is_as_if_never_interrupted(
     assert resumed.returncode == 0, resumed
 
     other = Tool(tmp_path_factory.mktemp("whole"))
-    assert other("numerics", "-k", MANY, "-n", "2").returncode == 0
+    assert other("numerics", *MANY).returncode == 0
     assert measured(run) == measured(only_run(other))
     assert tool("diff", str(only_run(other)), str(run)).returncode == 0
 

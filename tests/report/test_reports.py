@@ -1,4 +1,4 @@
-"""Reports say what the record says: verdict first, failures with their command, nothing that failed or is missing as a pass."""
+"""Reports say what the record says: verdict first, failures with their command, no failure or gap as a pass."""
 
 from collections.abc import Callable
 from xml.etree import ElementTree as ET

@@ -20,10 +20,10 @@ from validate.verdict import Verdict
 
 def detect(session: Session) -> int:
     """Runs the catalogue and writes ``faults.md`` and ``faults.jsonl``. Exit code 1 if a fault is missed."""
-    faults = _chosen(session.manifest.arguments.keyword)
+    faults = chosen(session.manifest.arguments.keyword)
     first = selection.cover(session.cases)
-    chosen = {case.id for case in first}
-    rest = [case for case in session.cases if case.id not in chosen]
+    covered = {case.id for case in first}
+    rest = [case for case in session.cases if case.id not in covered]
     finished = session.run(tasks(first, [fault.name for fault in faults]))
     missed = [d.fault.name for d in _matrix(session, faults) if not d.found]
     if finished and missed:
@@ -41,7 +41,8 @@ def detect(session: Session) -> int:
     return verdict.exit_code if finished else interrupted(session)
 
 
-def _chosen(keyword: str | None) -> list[Fault]:
+def chosen(keyword: str | None) -> list[Fault]:
+    """The faults whose names match; all without a keyword. InputError if none does."""
     known = catalogue()
     if keyword is None or keyword in known:
         return [known[keyword]] if keyword else list(known.values())
