@@ -1,0 +1,197 @@
+"""vLLM's own Triton kernels: sound they pass, edited they fail, and in fp32 they are the float64 equations."""
+
+import shutil
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support import Tool
+from validate.errors import InputError
+from validate.numerics import judge
+from validate.numerics.case import Case
+from validate.paths.emulated import Emulated
+from validate.paths.vllm import VllmDefault, loading
+from validate.profiles import load
+
+Edit = Callable[[str, dict[str, str]], Path]
+FP32_SUMS = 1e-6  # relative 2-norm: sums of 128 products and some ten roundings of 6e-8 each
+
+pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed: the extra 'interpreter'")
+
+
+@pytest.fixture
+def edited(tmp_path: Path, vllm_source: Path) -> Edit:
+    """Makes a copy of vLLM's kernel files with replacements in one of them."""
+
+    def edit(file: str, replacements: dict[str, str]) -> Path:
+        for entry in loading.ENTRIES.values():
+            (tmp_path / entry.file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(vllm_source / entry.file, tmp_path / entry.file)
+        text = (tmp_path / file).read_text()
+        for old, new in replacements.items():
+            assert old in text, old
+            text = text.replace(old, new)
+        (tmp_path / file).write_text(text)
+        return tmp_path
+
+    return edit
+
+
+def kda(rows: int, q: int, inputs: str) -> Case:
+    return Case("kda", {"tp": 16, "batch": rows, "q": q, "regime": rows}, inputs, 0)
+
+
+def attn_res(saved: int) -> Case:
+    """A small case whose delta is added and that the default path has: with the blocks so far saved."""
+    for case in judge.cases(load("cpu"), ["attn_res"]):
+        s = case.sizes
+        if (s["blocks"], s["add"], s["slots"], s["final"]) == (saved, 1, 0, 0) and s["batch"] <= 8:
+            return case
+    raise AssertionError(f"no case with {saved} saved blocks")
+
+
+def failed(source: Path, case: Case) -> set[str]:
+    (judgement,) = judge.judge(case, [VllmDefault(source)])
+    assert judgement.missing is None
+    return {f"{m.tensor} {m.check}" for m in judgement.measurements if not m.passed}
+
+
+SOUND = [
+    kda(2, 1, "padded"),
+    kda(2, 1, "recycled"),
+    kda(2, 2, "trained"),
+    kda(4, 2, "padded"),
+    attn_res(0),
+    attn_res(8),
+]
+
+
+@pytest.mark.parametrize("case", SOUND, ids=lambda case: case.id)
+def test_sound_kernels_pass(vllm_source: Path, case: Case) -> None:
+    assert failed(vllm_source, case) == set()
+
+
+DECAY_LAST = {
+    "b_state *= exp(b_gate[None, :])": "b_decay = exp(b_gate[None, :])",
+    "b_state += b_v[:, None] * b_k[None, :]": "b_state = (b_state + b_v[:, None] * b_k[None, :]) * b_decay",
+}
+ACCEPTED = {"num_accepted_tokens + i_n).to(tl.int64) - 1": "num_accepted_tokens + i_n).to(tl.int64) * 0"}
+NOT_ROUNDED = {"updated_prefix.to(prefix_ptr.dtype.element_ty).to(tl.float32)": "updated_prefix"}
+FAULTS = {
+    "delta rule without beta": (loading.KDA, {"b_v *= b_beta": "b_v *= 1.0"}, kda(2, 1, "recycled")),
+    "decay after the update": (loading.KDA, DECAY_LAST, kda(2, 1, "recycled")),
+    "null slot taken for a state": (loading.KDA, {"state_idx <= 0": "state_idx < 0"}, kda(2, 1, "padded")),
+    "first state whatever was accepted": (loading.KDA, ACCEPTED, kda(2, 2, "trained")),
+    "no activation": (loading.CONVOLUTION, {"acc / (1 + tl.exp(-acc))": "acc"}, kda(2, 1, "recycled")),
+    "gate not applied": (loading.GATED_NORM, {"b_y = b_y * tl.sigmoid(b_g)": "b_y = b_y"}, kda(2, 1, "recycled")),
+    "prefix not rounded": (loading.ATTN_RES, NOT_ROUNDED, attn_res(0)),
+    "tiles not rescaled": (loading.ATTN_RES, {"mixed * old_scale": "mixed"}, attn_res(8)),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_edited_into_the_kernels_fail(edited: Edit, name: str) -> None:
+    file, replacements, case = FAULTS[name]
+    assert case in SOUND
+    assert failed(edited(file, replacements), case)
+
+
+def test_the_accepted_token_matters() -> None:
+    assert judge.build(kda(2, 2, "trained")).inputs["accepted"].tolist() == [2]
+
+
+@pytest.mark.parametrize("case", [kda(2, 1, "trained"), kda(2, 2, "trained")], ids=lambda case: case.id)
+def test_the_emulation_computes_what_vllm_computes(vllm_source: Path, case: Case) -> None:
+    """Measured: outputs equal but for one in a few hundred, an ulp apart; states to 1e-7."""
+    call = judge.build(case)
+    own, theirs = call.fresh(), call.fresh()
+    Emulated("default").run(own)
+    VllmDefault(vllm_source).run(theirs)
+    assert torch.equal(own.buffers["conv"], theirs.buffers["conv"])
+    assert relative(own.buffers["state"], theirs.buffers["state"]) < FP32_SUMS
+    assert (own.outputs["out"] == theirs.outputs["out"]).float().mean() > 0.98
+
+
+def relative(value: torch.Tensor, other: torch.Tensor) -> float:
+    return float((value.double() - other.double()).norm() / other.double().norm())
+
+
+def test_fp32_decode_is_the_float64_recurrence(vllm_source: Path) -> None:
+    kernels = loading.load(vllm_source)
+    rows, heads, dim = 3, 2, 128
+    generator = torch.Generator().manual_seed(0)
+    qkv, gate, state = (
+        torch.randn(shape, generator=generator)
+        for shape in ((rows, 3 * heads * dim), (1, rows, heads, dim), (rows + 1, heads, dim, dim))
+    )
+    beta, rate, bias = (torch.randn(shape, generator=generator) for shape in ((1, rows, heads), heads, heads * dim))
+    slots = torch.tensor([3, 1, 2], dtype=torch.int32)
+    before = state[slots].double()
+    out, _ = kernels.decode(qkv, gate, beta, rate, bias, -5.0, state, slots)
+    query, key, value = qkv.double().view(rows, 3, heads, dim).unbind(1)
+    query = query / (query.square().sum(-1, keepdim=True) + 1e-6).sqrt() * dim**-0.5
+    key = key / (key.square().sum(-1, keepdim=True) + 1e-6).sqrt()
+    decay = torch.exp(-5.0 * torch.sigmoid(rate.double().exp()[:, None] * (gate[0] + bias.view(heads, dim)).double()))
+    after = before * decay[:, :, None]
+    delta = (value - torch.einsum("bhvk,bhk->bhv", after, key)) * torch.sigmoid(beta[0].double())[..., None]
+    after = after + torch.einsum("bhv,bhk->bhvk", delta, key)
+    assert relative(state[slots], after) < FP32_SUMS
+    assert relative(out[0], torch.einsum("bhvk,bhk->bhv", after, query)) < FP32_SUMS
+
+
+def test_fp32_attn_res_is_the_float64_mixture(vllm_source: Path) -> None:
+    kernels = loading.load(vllm_source)
+    rows, hidden, saved = 2, 7168, 5
+    generator = torch.Generator().manual_seed(0)
+    prefix, delta, norm, query, gamma = (
+        torch.randn(shape, generator=generator)
+        for shape in ((rows, hidden), (rows, hidden), (hidden,), (hidden,), (hidden,))
+    )
+    query = query / hidden**0.5
+    blocks = torch.randn(rows, 8, hidden, generator=generator)
+    sources = torch.cat([blocks[:, :saved], (prefix + delta)[:, None]], 1).double()
+    out = kernels.attn_res(prefix, delta, blocks, norm, query, gamma, saved, -1, 1e-5, 1e-5)
+    rstd = torch.rsqrt(sources.square().mean(-1) + 1e-5)
+    share = ((sources * norm.double() * query.double()).sum(-1) * rstd).softmax(-1)
+    mixed = (share[..., None] * sources).sum(1)
+    expected = torch.nn.functional.rms_norm(mixed, (hidden,), gamma.double(), 1e-5)
+    assert relative(out, expected) < FP32_SUMS
+    assert torch.equal(prefix.double(), sources[:, -1])
+
+
+def test_stages_and_sizes_that_it_leaves_out(vllm_source: Path) -> None:
+    subject = VllmDefault(vllm_source)
+    assert subject.missing(judge.build(kda(2, 1, "trained"))) is None
+    assert "thread blocks" in str(subject.missing(judge.build(kda(64, 1, "trained"))))
+    case = judge.cases(load("cpu"), ["o_proj"])[0]
+    assert "compiled" in str(subject.missing(judge.build(case)))
+
+
+def test_stand_ins_do_not_stay(vllm_source: Path) -> None:
+    loading.load(vllm_source)
+    assert not [name for name in sys.modules if name.split(".")[0] == "vllm"]
+
+
+def test_another_version_is_refused(edited: Edit) -> None:
+    renamed = {"def fused_recurrent_kda_packed_decode(": "def packed_decode("}
+    with pytest.raises(InputError, match="has no fused_recurrent_kda_packed_decode"):
+        VllmDefault(edited(loading.KDA, renamed))
+
+
+def test_other_parameters_are_refused(edited: Edit) -> None:
+    with pytest.raises(InputError, match="takes no block_write_idx"):
+        VllmDefault(edited(loading.ATTN_RES, {"block_write_idx: int": "write: int"}))
+
+
+def test_imports_that_nothing_stands_in_for_are_refused(edited: Edit) -> None:
+    with pytest.raises(InputError, match="cannot be loaded"):
+        VllmDefault(edited(loading.ATTN_RES, {"from vllm.platforms import": "from vllm.elsewhere import"}))
+
+
+def test_a_folder_without_vllm_is_refused_by_the_command_line(tool: Tool) -> None:
+    message = tool.refused("numerics", "--vllm-src", "nowhere", "-k", "kda")
+    assert "no vLLM 0.33.0 under" in message
