@@ -90,7 +90,8 @@ def test_both_quantisers_agree_and_keep_their_promise(seed: int, exponent: int):
     for name in ("ceil", "floor"):
         value = getattr(reference, f"mxfp8_{name}")(values.double())
         assert torch.equal(emulated.quantise(values, getattr(emulated, f"{name}_exponent")).double(), value)
-        # Half a unit of three mantissa bits, or of the smallest exponent, 14 below the block's; one that saturates loses 1/8.
+        # Half a unit of three mantissa bits, or of the smallest exponent, 14 below the block's; one that saturates
+        # loses 1/8.
         largest = values.double().unflatten(1, (-1, 32)).abs().amax(2).repeat_interleave(32, 1)
         allowed = torch.maximum(values.double().abs() / 16, largest * 2.0**-16)
         allowed = torch.where(values.double().abs() == largest, largest / 8, allowed) if name == "floor" else allowed
@@ -110,4 +111,5 @@ def test_nan_stays_in_its_block():
     values = torch.ones(2, 64)
     values[0, 3] = float("nan")
     found = emulated.quantise(values, emulated.ceil_exponent)
-    assert bool(found[1].isfinite().all()) and bool(found[0, 32:].isfinite().all())
+    assert bool(found[1].isfinite().all())
+    assert bool(found[0, 32:].isfinite().all())

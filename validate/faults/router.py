@@ -1,5 +1,6 @@
 """Faults planted in the router."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from validate.faults import fault
 from validate.paths.emulated.front import front_gemm
 from validate.paths.emulated.router import SpecializedRouter
 
-Inputs = dict[str, Any]
+Inputs = Mapping[str, Any]
 
 
 @fault(

@@ -47,9 +47,11 @@ class Expected:
     """What the reference says of one output or buffer.
 
     ``value`` is float64. ``where`` indexes the part of a buffer that the stage may write (everything else must stay
-    bit-identical), or the part of an output that is judged (padded rows are free); None is the whole. ``replicated`` means a leading rank dimension over which all must agree bitwise;
-    ``value`` then has no such dimension. ``roundings`` counts the rounding points passed on the way.
-    ``exact``: the bits must be those of ``value`` in the tensor's dtype, the sign of a zero included.
+    bit-identical), or the part of an output that is judged (padded rows are free); None is the whole. ``replicated`` means
+    a leading rank dimension over which all must agree bitwise; ``value`` then has no such dimension. ``roundings`` counts
+    the rounding points passed on the way. ``exact``: the bits must be those of ``value`` in the tensor's dtype, the sign of
+    a zero included. ``granted`` [rows]: 2-norm of what the specialized path's own rule for a block scale moves, where both
+    paths quantise but by different rules: no fault of an implementation, so it belongs to the floor of the comparison.
     """
 
     value: Tensor
@@ -57,6 +59,7 @@ class Expected:
     replicated: bool = False
     roundings: int = 0
     exact: bool = False
+    granted: Tensor | None = None
 
 
 @dataclass(frozen=True)

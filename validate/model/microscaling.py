@@ -1,7 +1,8 @@
 """Synthetic MXFP4 weights, packed as checkpoints hold them (OCP Microscaling Formats v1.0). No arithmetic: codes only.
 
-A block is 32 neighbouring elements of a row. Its elements are E2M1 codes of four bits (sign, two exponent bits, one mantissa
-bit), two a byte with the even element in the low nibble; its scale is one E8M0 byte, a power of two with bias 127.
+A block is 32 neighbouring elements of a row. Its elements are E2M1 codes of four bits (sign, two exponent bits, one
+mantissa bit), two a byte with the even element in the low nibble; its scale is one E8M0 byte, a power of two with bias
+127.
 """
 
 from dataclasses import dataclass

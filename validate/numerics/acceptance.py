@@ -105,7 +105,7 @@ def no_worse(name: str, value: Tensor, common: Ensemble, roundings: int, default
 
     ``roundings`` counts the subject's own rounding points. The floor is what a perfect implementation pays: rounding
     the reference to the output's dtype, times the root of one plus the roundings inside (independent ones of equal
-    relative size add in quadrature), plus what the ensemble spans.
+    relative size add in quadrature), plus what the ensemble spans and what the reference grants.
     """
     dtype = value.dtype
     reference, spread = measure.as_rows(common.expected.value), measure.as_rows(common.spread)
@@ -116,6 +116,8 @@ def no_worse(name: str, value: Tensor, common: Ensemble, roundings: int, default
     ]
     norm, error, default_error, rounded, reach = (torch.cat([getattr(p, n) for p in parts]) for n in _BY_ROW)
     floor = rounded * (1 + roundings) ** 0.5 + ENSEMBLE_REACH * reach
+    if common.expected.granted is not None:
+        floor = floor + common.expected.granted
     bound = torch.maximum(NO_WORSE * default_error, floor)
     row = int(torch.nan_to_num(error / bound, nan=0.0, posinf=torch.inf).argmax())
     scale = norm.norm().clamp_min(1e-300)

@@ -13,7 +13,19 @@ from validate.paths import Subject
 from validate.profiles import Profile
 from validate.reference.points import Member, Point, Points
 
-STAGES = ("kda", "mla", "o_proj", "router", "moe_tail", "shared_experts", "dense_mlp", "attn_res", "final_norm")
+STAGES = (
+    "kda",
+    "mla",
+    "o_proj",
+    "router",
+    "latent_down",
+    "experts",
+    "moe_tail",
+    "shared_experts",
+    "dense_mlp",
+    "attn_res",
+    "final_norm",
+)
 
 
 @dataclass(frozen=True)

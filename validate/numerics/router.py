@@ -19,7 +19,7 @@ BLOCK = 32
 
 
 def cases(profile: Profile) -> list[Case]:
-    """Every decode size at every TP with trained and special inputs, sizes beside the dispatch boundaries, other regimes."""
+    """Every decode size at every TP with trained and special inputs, other sizes and regimes beside the boundaries."""
     found = []
     for seed in range(profile.seeds):
         for tp in profile.tp:
@@ -43,11 +43,11 @@ def cases(profile: Profile) -> list[Case]:
 def build(case: Case) -> Call:
     """Inputs as ``reference.router`` names them.
 
-    ``tied``: triples of experts with equal gate rows and biases, across and inside rank boundaries, fill the 16 places and one
-    triple is cut by the last of them. ``close``: the same triples, apart by less than the error of an fp32 logit.
-    ``saturated``: scores of 0 and 1, so that the bias alone decides. ``biased``: biases of -2 and 2.
-    ``cancelling``: two blocks of channels cancel that exceed all others by 2**10. ``padded``: the last quarter of the rows (at
-    least one, but not all) is NaN. ``zeros``: rows of 0 and -0 and no bias: all experts tie.
+    ``tied``: triples of experts with equal gate rows and biases, across and inside rank boundaries, fill the 16 places
+    and one triple is cut by the last of them. ``close``: the same triples, apart by less than the error of an fp32
+    logit. ``saturated``: scores of 0 and 1, so that the bias alone decides. ``biased``: biases of -2 and 2.
+    ``cancelling``: two blocks of channels cancel that exceed all others by 2**10. ``padded``: the last quarter of the
+    rows (at least one, but not all) is NaN. ``zeros``: rows of 0 and -0 and no bias: all experts tie.
     """
     draws = Draws("router", case.id)
     tp, rows = case.sizes["tp"], case.sizes["batch"]

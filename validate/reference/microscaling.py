@@ -1,11 +1,13 @@
 """MXFP4 and MXFP8 in float64 (OCP Microscaling Formats v1.0, sections 5.1 to 5.3 and 6.3).
 
-A block is 32 neighbouring elements with one E8M0 scale, 2**(byte - 127); byte 255 is NaN. E2M1 elements are four bits, even
-ones in the low nibble. E4M3 elements have three mantissa bits, exponents from -6, a largest number of 448 and no infinity.
+A block is 32 neighbouring elements with one E8M0 scale, 2**(byte - 127); byte 255 is NaN. E2M1 elements are four bits,
+even ones in the low nibble. E4M3 elements have three mantissa bits, exponents from -6, a largest number of 448 and no
+infinity.
 
-The standard leaves the scale of a conversion open but for its example, 2**(floor(log2(largest magnitude)) - 8) for E4M3, under
-which magnitudes above 1.75 times a power of two saturate (``floor_scale``). vLLM 0.33.0's converters take the next power of two
-for those (``ceil_scale``: quantization/utils/mxfp8_utils.py and, on the specialized path, ``mx_exponent`` of cutedsl/common/primitives.py).
+The standard leaves the scale of a conversion open but for its example, 2**(floor(log2(largest magnitude)) - 8) for
+E4M3, under which magnitudes above 1.75 times a power of two saturate (``floor_scale``). vLLM 0.33.0's converters take
+the next power of two for those (``ceil_scale``: quantization/utils/mxfp8_utils.py and, on the specialized path,
+``mx_exponent`` of cutedsl/common/primitives.py).
 """
 
 from collections.abc import Callable

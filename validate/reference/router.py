@@ -1,12 +1,13 @@
-"""The router: which 16 of 896 experts a token goes to, and with which weights (DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
+"""The router: which 16 of 896 experts a token goes to, and with which weights (DeepSeek-V3, arXiv 2412.19437, section
+2.1.2).
 
     s   = sigmoid(x G^T)                        G [896, 7168], bf16 products summed in fp32
     ids = the 16 largest of s + bias            bias fp32 [896]; it serves the choice only; ties go to the lower id
     w   = s[ids] / sum(s[ids]) * scaling        bf16
 
 Rounding points read from vLLM 0.33.0: ``models/kimi_k3/nvidia/model.py`` (fp32 logits on the default path),
-``specialized_decode/cutedsl/moe/front.py`` (``RouteSitu``), ``moe/routing.py`` (``Top16Fast``), ``moe/small_batch/front_tp8.py``.
-Nothing is rounded below fp32 before the weights.
+``specialized_decode/cutedsl/moe/front.py`` (``RouteSitu``), ``moe/routing.py`` (``Top16Fast``),
+``moe/small_batch/front_tp8.py``. Nothing is rounded below fp32 before the weights.
 """
 
 import torch
@@ -25,9 +26,9 @@ TINY = 1e-20  # added to the sum of the chosen scores (front.py publish, primiti
 def reference(call: Call, points: Points) -> dict[str, Expected | ExpectedChoice]:
     """Outputs ``ids`` int32 and ``weights`` bf16, [ranks, rows, 16] each, equal on all ranks.
 
-    Inputs: ``x`` bf16 [rows, 7168], ``gate`` bf16 [896, 7168], ``bias`` fp32 [896], ``scaling``, ``top_k``, ``live``: rows of
-    ``x`` that belong to a request. The rows after them are padding and may hold NaN: their ids must be distinct and in
-    range, since the experts use them as an index; their weights are free.
+    Inputs: ``x`` bf16 [rows, 7168], ``gate`` bf16 [896, 7168], ``bias`` fp32 [896], ``scaling``, ``top_k``, ``live``:
+    rows of ``x`` that belong to a request. The rows after them are padding and may hold NaN: their ids must be
+    distinct and in range, since the experts use them as an index; their weights are free.
     """
     i = call.inputs
     live, count = i["live"], i["top_k"]
@@ -78,8 +79,8 @@ def twins(gate: Tensor, bias: Tensor) -> Tensor:
 def _sigmoid_error(logit: Tensor, approximate: bool) -> Tensor:
     """Absolute error of the fp32 sigmoid.
 
-    Exact form: exp (2 ulp, and its argument's rounding if it goes through exp2), a sum and a division. Approximate form,
-    ``0.5 * tanh.approx(x / 2) + 0.5`` (primitives.py routing_sigmoid): half of tanh's error and one rounding.
+    Exact form: exp (2 ulp, and its argument's rounding if it goes through exp2), a sum and a division. Approximate
+    form, ``0.5 * tanh.approx(x / 2) + 0.5`` (primitives.py routing_sigmoid): half of tanh's error and one rounding.
     """
     score = torch.sigmoid(logit)
     error = score * U32 * (8 + 2 * logit.abs()) + 2.0**-126

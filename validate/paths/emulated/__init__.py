@@ -4,12 +4,26 @@ accumulation dtype and order of reduction."""
 from collections.abc import Callable, Mapping
 
 from validate.model.call import Call
-from validate.paths.emulated import attn_res, dense_mlp, final_norm, kda, mla, moe_tail, o_proj, router, shared_experts
+from validate.paths.emulated import (
+    attn_res,
+    dense_mlp,
+    experts,
+    final_norm,
+    kda,
+    latent_down,
+    mla,
+    moe_tail,
+    o_proj,
+    router,
+    shared_experts,
+)
 
 Stage = Callable[[], Callable[[Call], None]]  # a class whose instances run one call
 
 DEFAULT: Mapping[str, Stage] = {
     "router": router.DefaultRouter,
+    "latent_down": latent_down.DefaultLatentDown,
+    "experts": experts.DefaultExperts,
     "kda": kda.DefaultKda,
     "mla": mla.DefaultMla,
     "o_proj": o_proj.DefaultOproj,
@@ -21,6 +35,8 @@ DEFAULT: Mapping[str, Stage] = {
 }
 SPECIALIZED: Mapping[str, Stage] = {
     "router": router.SpecializedRouter,
+    "latent_down": latent_down.SpecializedLatentDown,
+    "experts": experts.SpecializedExperts,
     "kda": kda.SpecializedKda,
     "mla": mla.SpecializedMla,
     "o_proj": o_proj.SpecializedOproj,

@@ -4,6 +4,8 @@ Restates the geometry of vLLM 0.33.0: specialized_decode/cutedsl/moe/front.py (`
 moe/shared.py (``SharedUmma`` with front rows) and moe/small_batch/front_tp8.py, front_tp16.py (``gemv``).
 """
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
@@ -39,7 +41,7 @@ def front_gemm(x: Tensor, weight: Tensor, tp: int, regime: int) -> Tensor:
     blocks = x.shape[1] // 64
     if split:
         bounds = [64 * (blocks * r // split) for r in range(split + 1)]
-        parts = [gemm(x[:, a:b], weight[:, a:b]) for a, b in zip(bounds, bounds[1:])]
+        parts = [gemm(x[:, a:b], weight[:, a:b]) for a, b in pairwise(bounds)]
         return chain_sum(torch.stack(parts))
     count, chains = geometry(tp, regime)
     width = x.shape[1] // count
@@ -61,8 +63,8 @@ def tree_pairs(values: Tensor) -> Tensor:
 def _chains(x: Tensor, weight: Tensor, chains: int) -> Tensor:
     """fp32 [chains, rows, n]: MMA m goes to chain m modulo ``chains``.
 
-    An MMA takes four elements of each quarter of a 32-wide block: lane quarter q loads elements 8 q ... 8 q + 7 at once, and
-    the block's first MMA takes the lower four of them.
+    An MMA takes four elements of each quarter of a 32-wide block: lane quarter q loads elements 8 q ... 8 q + 7 at
+    once, and the block's first MMA takes the lower four of them.
     """
     columns = torch.arange(x.shape[1]).view(-1, 4, 2, 4).transpose(1, 2).reshape(-1, 16)
     found = []
@@ -72,19 +74,17 @@ def _chains(x: Tensor, weight: Tensor, chains: int) -> Tensor:
     return torch.stack(found)
 
 
-def lane_dot(x: Tensor, weight: Tensor, tp: int, rows: int) -> Tensor:
+def lane_dot(x: Tensor, weight: Tensor, regime: int) -> Tensor:
     """fp32 [rows, n]: the latent rows of the small-batch fronts, scalar FMAs of 16 elements a lane, then two sums.
 
-    One row: warp w's lane l takes the chunks of eight 56 w + l and 56 w + 28 + l, odd elements of a pair first. Two rows (TP16):
-    seven warps, chunks 32 w + l + 224 c, c = 0 ... 3, even elements first.
+    One row: warp w's lane l takes the chunks of eight 56 w + l and 56 w + 28 + l, odd elements of a pair first. Two
+    rows (TP16): seven warps, chunks 32 w + l + 224 c, c = 0 ... 3, even elements first.
     """
-    if rows == 1:
-        chunks = torch.arange(896).view(16, 2, 28)
-    else:
-        chunks = torch.arange(896).view(4, 7, 32).transpose(0, 1)
+    chunks = torch.arange(896)
+    chunks = chunks.view(16, 2, 28) if regime == 1 else chunks.view(4, 7, 32).transpose(0, 1)
     warps, count, lanes = chunks.shape
     order = (chunks[..., None] * 8 + torch.arange(8)).transpose(2, 3).reshape(warps, count * 4, 2, lanes)
-    order = (order.flip(2) if rows == 1 else order).reshape(warps, count * 8, lanes)
+    order = (order.flip(2) if regime == 1 else order).reshape(warps, count * 8, lanes)
     sums = []
     for row in x.float():
         total = torch.zeros(weight.shape[0], warps, lanes)

@@ -1,7 +1,7 @@
 """MXFP4 decoding and MXFP8 quantisation in fp32, by bit patterns, as the kernels do them.
 
-Read from vLLM 0.33.0: specialized_decode/cutedsl/common/primitives.py (``mx_exponent``, ``mx_rescale``, ``pack_fp8``) and
-model_executor/layers/quantization/utils/mxfp8_utils.py. fp32 holds the product of an element and its scale exactly.
+Read from vLLM 0.33.0: specialized_decode/cutedsl/common/primitives.py (``mx_exponent``, ``mx_rescale``, ``pack_fp8``)
+and model_executor/layers/quantization/utils/mxfp8_utils.py. fp32 holds the product of an element and its scale exactly.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,8 @@
 """The router as each path computes it: all ranks of a TP group."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -15,8 +18,8 @@ TINY = 1e-20
 class DefaultRouter:
     """Every rank computes all experts: fp32 logits, then sigmoid, choice and weights in fp32.
 
-    vLLM 0.33.0, models/kimi_k3/nvidia/model.py (``GateLinear`` with fp32 output) and grouped_topk_router.py. On SM100 the
-    choice is part of a compiled MoE kernel, which also rounds the weights to bf16.
+    vLLM 0.33.0, models/kimi_k3/nvidia/model.py (``GateLinear`` with fp32 output) and grouped_topk_router.py. On SM100
+    the choice is part of a compiled MoE kernel, which also rounds the weights to bf16.
     """
 
     def __call__(self, call: Call) -> None:
@@ -37,8 +40,8 @@ class DefaultRouter:
         """The logits that a rank routes by."""
         return logits
 
-    def route(self, logits: Tensor, i: dict) -> tuple[Tensor, Tensor]:
-        """ids int64 and weights bf16, [rows, top_k] each."""
+    def route(self, logits: Tensor, i: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+        """Ids int64 and weights bf16, [rows, top_k] each."""
         scores = self.sigmoid(logits)
         ids = self.select(self.biased(scores, i["bias"]), i["top_k"])
         weights = self.weights(self.picked(scores, ids, i), i["scaling"])
@@ -57,7 +60,7 @@ class DefaultRouter:
         keys = torch.where(keys.isnan(), -torch.inf, keys)
         return torch.sort(keys, dim=1, descending=True, stable=True).indices[:, :count]
 
-    def picked(self, scores: Tensor, ids: Tensor, i: dict) -> Tensor:
+    def picked(self, scores: Tensor, ids: Tensor, i: Mapping[str, Any]) -> Tensor:
         """The scores of the chosen experts, without the bias."""
         return scores.gather(1, ids)
 
@@ -74,8 +77,9 @@ class DefaultRouter:
 class SpecializedRouter(DefaultRouter):
     """Each rank computes its share of the experts and multicasts it; every rank then routes by all of them.
 
-    vLLM 0.33.0, specialized_decode/cutedsl/moe/front.py (``WsGemm``, ``RouteSitu``); small batches (TP8 one row, TP16 one or two)
-    small_batch/front_tp8.py and front_tp16.py with ``Top16Fast``. The order of summation follows the regime.
+    vLLM 0.33.0, specialized_decode/cutedsl/moe/front.py (``WsGemm``, ``RouteSitu``); small batches (TP8 one row, TP16
+    one or two) small_batch/front_tp8.py and front_tp16.py with ``Top16Fast``. The order of summation follows the
+    regime.
     """
 
     def logits(self, x: Tensor, gate: Tensor) -> Tensor:
