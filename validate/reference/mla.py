@@ -10,9 +10,9 @@
 The cache and, with it, the query are FP8 E4M3 with one scale each, or both bf16. Under decode context parallelism every
 rank holds a share of the positions; the shares' outputs are merged by their log-sum-exp.
 
-Read from vLLM 0.33.0: ``models/kimi_k3/nvidia/mla.py``, ``v1/attention/ops/dcp.py`` and
-``v1/attention/backends/mla/flashinfer_mla.py`` (the default path), ``specialized_decode/cutedsl/mla``; and from the core
-that the latter calls, ``mla_decode_fp8.py`` of tokenspeed_mla 2.0.3. FlashInfer's trtllm-gen core is compiled code: what
+Read from vLLM 0.33.0: ``models/kimi_k3/nvidia/mla.py``, ``v1/attention/ops/dcp.py``,
+``v1/attention/backends/mla/flashinfer_mla.py`` (the default path) and ``specialized_decode/cutedsl/mla``; and from the
+core that it calls, ``mla_decode_fp8.py`` of tokenspeed_mla 2.0.3. FlashInfer's trtllm-gen core is compiled code: what
 it rounds inside is bounded, not reproduced.
 """
 
@@ -66,9 +66,9 @@ def reference(call: Call, points: Points) -> dict[str, Expected]:
     Inputs: ``x`` [rows, 2112 + H * 128] (query latent 1536, kv latent 512, pe 64, gate), ``q_norm`` [1536], ``kv_norm``
     [512], ``q_b`` [H * 192, 1536], ``w_uk`` [H, 128, 512], ``w_uv`` [H, 512, 128]; ``slots`` [shards, rows] (page *
     block + offset, or -1: not written), ``table`` [requests, pages], ``lengths`` [shards, requests] and ``totals``
-    [requests], both with the q new rows; ``rank`` and ``interleave`` of the context parallelism; floats ``scale`` (of the softmax),
-    ``q_scale``, ``k_scale`` and their fp32 reciprocals ``q_scale_inv``, ``k_scale_inv``. Row t of a request sees the
-    positions up to its own. A request of length 0 is padding: its rows of ``out`` are zero.
+    [requests], both with the q new rows; ``rank`` and ``interleave`` of the context parallelism; floats ``scale`` (of
+    the softmax), ``q_scale``, ``k_scale`` and their fp32 reciprocals ``q_scale_inv``, ``k_scale_inv``. Row t of a
+    request sees the positions up to its own. A request of length 0 is padding: its rows of ``out`` are zero.
     """
     i = call.inputs
     fp8 = call.buffers["cache"].dtype == E4M3
