@@ -70,7 +70,11 @@ class L2EpsilonMissing(SpecializedKda):  # noqa: D101
         return super().unit(x, 0.0)
 
 
-@fault("kda.query-scale-missing", "the query's D^-1/2 forgotten: hidden by the norm that follows but for its epsilon", subtle=True)
+@fault(
+    "kda.query-scale-missing",
+    "the query's D^-1/2 forgotten: hidden by the norm that follows but for its epsilon",
+    subtle=True,
+)
 class QueryScaleMissing(SpecializedKda):  # noqa: D101
     def dot(self, state: Tensor, vector: Tensor) -> Tensor:
         norms = vector.norm(dim=-1, keepdim=True)
@@ -110,6 +114,16 @@ class NullSlotWritten(SpecializedKda):  # noqa: D101
     def store(self, state: Tensor, slot: int, value: Tensor) -> None:
         if slot >= 0:
             state[slot] = value
+
+
+@fault(
+    "kda.null-token-slot-written",
+    "verify step stores a token's state without asking whether it has a slot",
+    subtle=True,
+)
+class NullTokenSlotWritten(SpecializedKda):  # noqa: D101
+    def store(self, state: Tensor, slot: int, value: Tensor) -> None:
+        state[max(slot, 0)] = value
 
 
 @fault("kda.padding-clamped-to-slot-0", "slot -1 clamped to 0 and taken for a live request (tokenspeed 700)")

@@ -36,7 +36,8 @@ def cases(profile: Profile) -> list[Case]:
 def build(case: Case) -> Call:
     """Inputs as ``reference.kda`` names them.
 
-    ``padded``: the last quarter of the requests (at least one, but not all) is padding, slot 0 or -1 with NaN inputs.
+    ``padded``: the last quarter of the requests (at least one, but not all) is padding, slot 0 or -1 with NaN inputs;
+    in a verify step, the first request has no slot for its last token's state.
     ``recycled``: the slots hold the large state of a finished request. ``saturated``: gates and decays at both ends.
     ``faint``: queries and keys so small that the epsilon under their l2 norm is felt.
     """
@@ -65,6 +66,9 @@ def build(case: Case) -> Call:
             slots[requests - 1 - n] = 0 if n % 2 == 0 else -1
             accepted[requests - 1 - n] = 1
             x[rows - (n + 1) * q : rows - n * q] = float("nan")
+        if q > 1:  # a live request whose last token has no slot for its state
+            slots[0, -1] = 0
+            accepted[0] = accepted[0].clamp_max(q - 1)
         state[0] = float("nan")  # whoever reads the null slot shows it
         conv[0] = float("nan")
     return Call(
