@@ -88,25 +88,25 @@ K3 = Dimensions(
     attn_res_block=12,
 )
 
-# The smallest model that has every kind of layer: dense and MoE, KDA and MLA (also as the last layer), AttnRes block
-# writes beyond the first, and TP 8 and 16 that divide heads, latent, experts and intermediates.
+# A small model that has every kind of layer: dense and MoE, KDA and MLA, a block write of each. Its widths are multiples of
+# what the specialized kernels divide by: TP 8, 256-wide stages, 64-wide tiles; the query latent has its real width.
 TINY = Dimensions(
-    hidden=256,
-    layers=6,
+    hidden=1024,
+    layers=4,
     heads=16,
-    head_dim=32,
+    head_dim=128,
     conv_width=4,
-    q_lora=96,
-    kv_lora=64,
-    qk_nope=32,
-    qk_rope=16,
-    v_head=32,
-    experts=64,
+    q_lora=1536,
+    kv_lora=512,
+    qk_nope=128,
+    qk_rope=64,
+    v_head=128,
+    experts=8,
     top_k=4,
-    latent=128,
+    latent=1792,
     moe_intermediate=512,
-    shared_intermediate=256,
-    dense_intermediate=512,
+    shared_intermediate=512,
+    dense_intermediate=1024,
     vocab=512,
     attn_res_block=3,
 )

@@ -30,6 +30,11 @@ class Draws:
         raw = self._bits.random_raw(int(np.prod(shape))).reshape(shape)
         return torch.from_numpy((low + (raw >> np.uint64(1)).astype(np.int64) % (high - low)))
 
+    def bytes(self, shape: tuple[int, ...]) -> Tensor:
+        """uint8, uniform: eight from each 64-bit integer."""
+        count = int(np.prod(shape))
+        return torch.from_numpy(self._bits.random_raw(-(-count // 8)).view(np.uint8)[:count].reshape(shape))
+
     def uniform(self, shape: tuple[int, ...]) -> Tensor:
         """float64 in [0, 1), 53 bits."""
         raw = self._bits.random_raw(int(np.prod(shape))).reshape(shape)

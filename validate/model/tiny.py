@@ -3,6 +3,7 @@
 Full tensors, as in a checkpoint; whoever runs the model cuts them into the shards of the ranks. bf16 unless said otherwise.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -120,9 +121,9 @@ def _moe(draws: Draws, d: Dimensions) -> Weights:
         ("expert_up", d.moe_intermediate, d.latent),
         ("expert_down", d.latent, d.moe_intermediate),
     ):
-        weights[name] = draws.integers((d.experts, rows, columns // 2), 0, 256).to(torch.uint8)
+        weights[name] = draws.bytes((d.experts, rows, columns // 2))
         # E2M1 values of random bytes have a root mean square of about 3: 2**-k brings a row's dot product to unit order.
-        exponent = 127 - round(1.6 + 0.5 * torch.tensor(float(columns)).log2().item())
+        exponent = 127 - round(1.6 + 0.5 * math.log2(columns))
         weights[f"{name}_scale"] = draws.integers((d.experts, rows, columns // 32), exponent - 1, exponent + 2).to(
             torch.uint8
         )

@@ -7,6 +7,8 @@ step runs what the graph that it replays was planned as, and the default path wh
 
 from dataclasses import dataclass
 
+from validate.model.decoding import Request
+
 PREPARED = (1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64)  # rows with prepared kernels (runtime/providers.py BATCHES)
 
 
@@ -26,14 +28,6 @@ class Deployment:
     def prepared(self) -> frozenset[int]:
         """Row counts for which the specialized path has prepared kernels."""
         return frozenset(PREPARED) | {rows for rows in self.graphs if rows <= PREPARED[-1]}
-
-
-@dataclass(frozen=True)
-class Request:
-    """One request's share of a step: its query rows, and whether they belong to its prompt."""
-
-    rows: int
-    prompt: bool = False
 
 
 @dataclass(frozen=True)
