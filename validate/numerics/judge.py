@@ -15,16 +15,20 @@ from validate.reference.points import Member, Point, Points
 
 STAGES = (
     "kda",
-    "mla",
     "o_proj",
     "router",
     "latent_down",
     "experts",
     "moe_tail",
+    "mla",
     "shared_experts",
     "dense_mlp",
     "attn_res",
     "final_norm",
+    "decode_step",
+    "input_projection",
+    "embedding",
+    "logits",
 )
 
 
@@ -121,7 +125,7 @@ def _measure(
             found.append(acceptance.ranks_agree(name, value))
             value = value[0]
         if isinstance(entry, ExpectedChoice):
-            found.append(acceptance.choice(name, value, entry))
+            found.append(acceptance.choice(name, value.flatten(0, -2), entry))
             continue
         where = entry.expected.where or (slice(None),)
         value = value[where]

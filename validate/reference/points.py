@@ -88,9 +88,9 @@ class Points:
         self._passed.add(point)
         return value.to(rounding).double() if isinstance(rounding, torch.dtype) else rounding(value)
 
-    def of_a_stage(self) -> "Points":
+    def of_a_stage(self, given: Mapping[str, Tensor] | None = None) -> "Points":
         """The same path and member for one stage of a whole step, with products of its own."""
-        points = Points(self.path, self.member)
+        points = Points(self.path, self.member, given=given)
         points._draws = self._draws
         return points
 

@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping
 from validate.model.call import Call
 from validate.paths.emulated import (
     attn_res,
+    decode_step,
     dense_mlp,
+    embedding,
     experts,
     final_norm,
+    input_projection,
     kda,
     latent_down,
+    logits,
     mla,
     moe_tail,
     o_proj,
@@ -24,6 +28,7 @@ DEFAULT: Mapping[str, Stage] = {
     "router": router.DefaultRouter,
     "latent_down": latent_down.DefaultLatentDown,
     "experts": experts.DefaultExperts,
+    "attn_res": attn_res.DefaultAttnRes,
     "kda": kda.DefaultKda,
     "mla": mla.DefaultMla,
     "o_proj": o_proj.DefaultOproj,
@@ -32,11 +37,15 @@ DEFAULT: Mapping[str, Stage] = {
     "dense_mlp": dense_mlp.DefaultDenseMlp,
     "attn_res": attn_res.DefaultAttnRes,
     "final_norm": final_norm.DefaultFinalNorm,
+    "input_projection": input_projection.DefaultInputProjection,
+    "embedding": embedding.DefaultEmbedding,
+    "logits": logits.DefaultLogits,
 }
 SPECIALIZED: Mapping[str, Stage] = {
     "router": router.SpecializedRouter,
     "latent_down": latent_down.SpecializedLatentDown,
     "experts": experts.SpecializedExperts,
+    "attn_res": attn_res.SpecializedAttnRes,
     "kda": kda.SpecializedKda,
     "mla": mla.SpecializedMla,
     "o_proj": o_proj.SpecializedOproj,
@@ -45,6 +54,9 @@ SPECIALIZED: Mapping[str, Stage] = {
     "dense_mlp": dense_mlp.SpecializedDenseMlp,
     "attn_res": attn_res.SpecializedAttnRes,
     "final_norm": final_norm.SpecializedFinalNorm,
+    "input_projection": input_projection.SpecializedInputProjection,
+    "embedding": embedding.SpecializedEmbedding,
+    "logits": logits.SpecializedLogits,
 }
 
 
@@ -54,7 +66,8 @@ class Emulated:
     def __init__(self, path: str, planted: Mapping[str, Stage] | None = None, name: str | None = None) -> None:
         self.path = path
         self.name = name or f"emulated-{path}"
-        self.stages = {**(DEFAULT if path == "default" else SPECIALIZED), **(planted or {})}
+        whole = decode_step.DefaultDecodeStep if path == "default" else decode_step.SpecializedDecodeStep
+        self.stages = {**(DEFAULT if path == "default" else SPECIALIZED), "decode_step": whole, **(planted or {})}
 
     def missing(self, call: Call) -> str | None:
         """Why the stage is not emulated at this size: a class may say so itself; None if it is."""
