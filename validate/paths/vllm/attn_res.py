@@ -12,9 +12,9 @@ MOST_SOURCES = 80
 class VllmAttnRes:
     """``attn_res`` as ``KimiLinearModel`` calls it (vLLM 0.33.0, models/kimi_k3/nvidia/model.py).
 
-    The first layer of a block and the first of all pass what would be added as the prefix, without a delta. The final form
-    leaves the norm out and applies the model's ``RMSNorm`` afterwards, which is torch's here. The auxiliary stream is a sum of
-    prefix and delta in bf16, formed by torch.
+    The first layer of a block and the first of all pass what would be added as the prefix, without a delta. The final
+    form leaves the norm out and applies the model's ``RMSNorm`` afterwards, which is torch's here. The auxiliary stream
+    is a sum of prefix and delta in bf16, formed by torch.
     """
 
     def missing(self, call: Call) -> str | None:
@@ -49,5 +49,7 @@ class VllmAttnRes:
             output_norm_eps=i["out_eps"],
         )
         if s["final"]:
-            out = torch.nn.functional.rms_norm(out.float(), out.shape[-1:], i["out_norm"].float(), i["out_eps"])
+            # As ir/ops/layernorm.py: the normalised row takes the weight's dtype before it is multiplied.
+            out = torch.nn.functional.rms_norm(out.float(), out.shape[-1:], None, i["out_eps"]).to(torch.bfloat16)
+            out = out * i["out_norm"]
         call.outputs["out"].copy_(out)
