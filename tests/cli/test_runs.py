@@ -84,9 +84,7 @@ def test_the_matrix_tells_found_from_missed(tool: Tool) -> None:
     assert "1 of 2 planted faults found" in tool("show", str(only_run(tool))).stdout
 
 
-def test_interrupted_then_resumed_is_as_if_never_interrupted(
-    tool: Tool, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_interrupted_then_resumed_is_as_if_never_interrupted(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> None:
     process, run = started(tool, cases=3)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)

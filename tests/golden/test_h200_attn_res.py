@@ -51,9 +51,7 @@ def test_errs_as_on_the_gpu(path: str, stage: type, batch: int):
     stage()(after)
     error = float((after.outputs["out"].double() - exact).norm() / exact.norm())
     floor = float((exact.bfloat16().double() - exact).norm() / exact.norm())
-    print(
-        f"{path} AttnRes, batch {batch}: emulated {error:.4e}, H200 {MEASURED[path][str(batch)]:.4e}, floor {floor:.4e}"
-    )
+    print(f"{path} AttnRes, batch {batch}: emulated {error:.4e}, H200 {MEASURED[path][str(batch)]:.4e}, floor {floor:.4e}")
     assert error == pytest.approx(MEASURED[path][str(batch)], rel=CLOSE)
     assert error == pytest.approx(floor, rel=1e-3)
     assert torch.equal(after.buffers["prefix"], expected["prefix"].value.bfloat16())

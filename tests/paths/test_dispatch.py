@@ -92,9 +92,7 @@ def test_captured_as_agrees_with_vllm(q: int) -> None:
         )
         mla = SimpleNamespace(num_prefills=0, num_decodes=rows // q, num_decode_tokens=rows // q * q)
         layers = [SimpleNamespace(self_attn=SimpleNamespace(prefix=name)) for name in ("kda", "mla")]
-        context = SimpleNamespace(
-            attn_metadata={"kda": kda, "mla": mla}, cudagraph_runtime_mode="FULL", slot_mapping=None
-        )
+        context = SimpleNamespace(attn_metadata={"kda": kda, "mla": mla}, cudagraph_runtime_mode="FULL", slot_mapping=None)
         namespace["get_forward_context"] = lambda context=context: context
         executor = SimpleNamespace(batches=tuple(sorted(deployment.prepared)), q=q, layers=layers)
         theirs = namespace["plan"](executor, torch.zeros(rows), None)

@@ -96,9 +96,7 @@ def test_zero_query_gives_the_mean_of_the_sources():
     call = replaced(case(blocks=4), query=torch.zeros(HIDDEN).bfloat16())
     own = reference(call, Points("common"))["prefix"].value
     sources = torch.cat([call.buffers["blocks"][:2, :4].double(), own[:, None]], 1)
-    expected = torch.nn.functional.rms_norm(
-        sources.mean(1), (HIDDEN,), call.inputs["out_norm"].double(), call.inputs["out_eps"]
-    )
+    expected = torch.nn.functional.rms_norm(sources.mean(1), (HIDDEN,), call.inputs["out_norm"].double(), call.inputs["out_eps"])
     torch.testing.assert_close(reference(call, Points("common"))["out"].value, expected)
 
 

@@ -63,9 +63,7 @@ def by_hand(call: Call, floor: bool) -> torch.Tensor:
     return torch.stack(out)
 
 
-@pytest.mark.parametrize(
-    ("tp", "path", "floor"), [(16, "specialized", False), (8, "specialized", True), (8, "default", False)]
-)
+@pytest.mark.parametrize(("tp", "path", "floor"), [(16, "specialized", False), (8, "specialized", True), (8, "default", False)])
 def test_agrees_with_a_loop_over_torchs_dtypes(tp: int, path: str, floor: bool):
     call = small_call(tp)
     torch.testing.assert_close(reference(call, Points(path))["out"].value, by_hand(call, floor), rtol=1e-12, atol=1e-12)

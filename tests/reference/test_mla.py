@@ -57,9 +57,7 @@ def expanded(c: Call) -> torch.Tensor:
 
 
 def test_equals_attention_over_expanded_keys_and_values():
-    c = call(
-        inputs="bf16"
-    )  # a bf16 cache: the rows that the reference inserts are rounded to bf16, and nothing else is
+    c = call(inputs="bf16")  # a bf16 cache: the rows that the reference inserts are rounded to bf16, and nothing else is
     found = mla.reference(c, Exact("default"))["out"].value
     torch.testing.assert_close(found, expanded(c), rtol=2e-2, atol=5e-3)
 

@@ -39,11 +39,7 @@ def unrounded(i: Mapping[str, Any]) -> torch.Tensor:
 
 
 def reference(subject: Call) -> torch.Tensor:
-    return (
-        importlib.import_module(f"validate.reference.{subject.stage}")
-        .reference(subject, Points("common"))["partial"]
-        .value
-    )
+    return importlib.import_module(f"validate.reference.{subject.stage}").reference(subject, Points("common"))["partial"].value
 
 
 @pytest.mark.parametrize("stage", ["shared_experts", "dense_mlp"])
@@ -94,6 +90,4 @@ def test_small_kernels_sum_lanes_completely() -> None:
     shared_experts.SpecializedSharedExperts()(one)
     plain = one.fresh()
     shared_experts.DefaultSharedExperts()(plain)
-    torch.testing.assert_close(
-        one.outputs["partial"].float(), plain.outputs["partial"].float(), rtol=2.0**-7, atol=2.0**-8
-    )
+    torch.testing.assert_close(one.outputs["partial"].float(), plain.outputs["partial"].float(), rtol=2.0**-7, atol=2.0**-8)

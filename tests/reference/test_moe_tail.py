@@ -52,8 +52,7 @@ def test_norm_is_blind_to_the_scale_of_the_routed_rows() -> None:
     """Without the epsilon's help a power of two cancels exactly, with every rounding point in place."""
     one, big = call(2.0**8), call(2.0**12)
     routed = [
-        reference(c, Points("common"))["out"].value - c.inputs["shared"].double().sum(0).bfloat16().double()
-        for c in (one, big)
+        reference(c, Points("common"))["out"].value - c.inputs["shared"].double().sum(0).bfloat16().double() for c in (one, big)
     ]
     torch.testing.assert_close(routed[0], routed[1], rtol=0, atol=2.0**-6)
 
@@ -70,9 +69,7 @@ def test_squares_are_rounded() -> None:
         "weights": torch.ones_like(inputs["weights"]),
     }
     inputs |= {"norm": torch.full_like(inputs["norm"], 1.0625), "up": torch.ones_like(inputs["up"]), "eps": 0.0}
-    value = reference(Call("moe_tail", subject.shape, inputs, subject.empty, subject.buffers), Points("common"))[
-        "out"
-    ].value
+    value = reference(Call("moe_tail", subject.shape, inputs, subject.empty, subject.buffers), Points("common"))["out"].value
     exact = 1.0625 * LATENT**0.5  # of one channel the norm is the root of the width
     shifted = exact * (1.12890625 / 1.125) ** 0.5
     expected = torch.tensor(shifted).bfloat16().double()

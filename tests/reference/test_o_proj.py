@@ -72,9 +72,7 @@ def test_chain_error_covers_every_order() -> None:
 
 def test_members_differ_only_where_an_error_is_declared() -> None:
     subject = call()
-    nominal, up = (
-        reference(subject, Points("common", member))["delta"].value for member in (Member.NOMINAL, Member.UP)
-    )
+    nominal, up = (reference(subject, Points("common", member))["delta"].value for member in (Member.NOMINAL, Member.UP))
     assert 0 < int((nominal != up).sum()) < nominal.numel()
 
 

@@ -31,18 +31,14 @@ def test_agrees_with_silu_where_the_bounds_are_far() -> None:
 
 
 def test_is_bounded_by_beta_times_lambda() -> None:
-    value = reference.situ(
-        torch.tensor([1e6, 1e6, -1e6]).double(), torch.tensor([1e6, -1e6, 1e6]).double(), BETA, LAMBDA
-    )
+    value = reference.situ(torch.tensor([1e6, 1e6, -1e6]).double(), torch.tensor([1e6, -1e6, 1e6]).double(), BETA, LAMBDA)
     assert value.tolist() == [BETA * LAMBDA, -BETA * LAMBDA, 0.0]
 
 
 def test_slope_at_zero_is_half_the_linear_part() -> None:
     gate = torch.tensor([2.0**-20], dtype=torch.float64)
     value = reference.situ(gate, torch.tensor([1.0], dtype=torch.float64), BETA, LAMBDA)
-    assert float(value / gate) == pytest.approx(
-        0.5 * LAMBDA * float(torch.tanh(torch.tensor(1 / LAMBDA).double())), rel=1e-6
-    )
+    assert float(value / gate) == pytest.approx(0.5 * LAMBDA * float(torch.tanh(torch.tensor(1 / LAMBDA).double())), rel=1e-6)
 
 
 @pytest.mark.parametrize("form", ERRORS)

@@ -29,9 +29,7 @@ class HalfForgotten(SpecializedDenseMlp):  # noqa: D101
         return 2 * super().activate(gate, up, beta, linear_beta)
 
 
-@fault(
-    "dense_mlp.split-k-part-lost", "the owner reads its mailbox before the last peer's part is there (flashinfer 4266)"
-)
+@fault("dense_mlp.split-k-part-lost", "the owner reads its mailbox before the last peer's part is there (flashinfer 4266)")
 class SplitPartLost(SpecializedDenseMlp):  # noqa: D101
     def used_spans(self, spans: list[slice]) -> list[slice]:
         return super().used_spans(spans)[:-1]

@@ -1,5 +1,6 @@
 """Faults planted in Kimi Delta Attention."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from validate.faults import fault
 from validate.paths.emulated.arithmetic import tree_sum
 from validate.paths.emulated.kda import SpecializedKda
 
-Inputs = dict[str, Any]
+Inputs = Mapping[str, Any]
 
 
 @fault("kda.taps-shifted", "convolution window off by one after a partial acceptance (mutant M15; vLLM 50591)")

@@ -85,9 +85,7 @@ class RowMissing(SpecializedLatentDown):  # noqa: D101
         return value
 
 
-@fault(
-    "latent_down.padded-row-leaks", "a NaN row spoils its neighbour in the same 8-row tile: 0 * NaN in a masked product"
-)
+@fault("latent_down.padded-row-leaks", "a NaN row spoils its neighbour in the same 8-row tile: 0 * NaN in a masked product")
 class PaddedRowLeaks(SpecializedLatentDown):  # noqa: D101
     def product(self, x: Tensor, weight: Tensor) -> Tensor:
         value = super().product(x, weight)

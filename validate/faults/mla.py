@@ -89,9 +89,7 @@ class MaximumNeverRises(SpecializedMla):  # noqa: D101
         return top > -torch.inf
 
 
-@fault(
-    "mla.hidden-keys-finite", "hidden keys score -1e6 before scaling, which small FP8 scales bring near", subtle=True
-)
+@fault("mla.hidden-keys-finite", "hidden keys score -1e6 before scaling, which small FP8 scales bring near", subtle=True)
 class HiddenKeysFinite(SpecializedMla):  # noqa: D101
     def keys(self, cache: Tensor, i: Inputs, shard: int, b: int, length: int) -> Tensor:
         return torch.nn.functional.pad(super().keys(cache, i, shard, b, length), (0, 0, 0, -length % TILE))
@@ -106,9 +104,7 @@ class TailOfPageRead(SpecializedMla):  # noqa: D101
         return super().keys(cache, i, shard, b, -(-length // cache.shape[2]) * cache.shape[2])
 
 
-@fault(
-    "mla.weights-not-rounded", "probabilities stay fp32 where the kernel has E4M3: another kernel was run", subtle=True
-)
+@fault("mla.weights-not-rounded", "probabilities stay fp32 where the kernel has E4M3: another kernel was run", subtle=True)
 class WeightsNotRounded(SpecializedMla):  # noqa: D101
     def round_weights(self, weights: Tensor) -> Tensor:
         return weights
@@ -186,9 +182,7 @@ class GateMissing(SpecializedMla):  # noqa: D101
         return value
 
 
-@fault(
-    "mla.padding-reaches-output", "padded rows are gated like live ones: NaN of an undefined gate gets out (mutant M16)"
-)
+@fault("mla.padding-reaches-output", "padded rows are gated like live ones: NaN of an undefined gate gets out (mutant M16)")
 class PaddingReachesOutput(SpecializedMla):  # noqa: D101
     def live(self, i: Inputs) -> Tensor:
         return torch.ones_like(i["totals"], dtype=torch.bool)

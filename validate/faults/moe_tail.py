@@ -106,9 +106,7 @@ class SharedNegativeZero(SpecializedMoeTail):  # noqa: D101
         return shared
 
 
-@fault(
-    "moe_tail.sentinel-compared-as-float", "flush to zero makes a subnormal payload equal -0: hang (flashinfer 3304)"
-)
+@fault("moe_tail.sentinel-compared-as-float", "flush to zero makes a subnormal payload equal -0: hang (flashinfer 3304)")
 class SentinelComparedAsFloat(SpecializedMoeTail):  # noqa: D101
     def payload(self, slots: Tensor) -> Tensor:
         words = slots.view(torch.int32)
@@ -121,9 +119,7 @@ class RearmOmitted(SpecializedMoeTail):  # noqa: D101
         pass
 
 
-@fault(
-    "moe_tail.rearm-this-batch-only", "the first layer arms its own rows: those of a larger last step stay", subtle=True
-)
+@fault("moe_tail.rearm-this-batch-only", "the first layer arms its own rows: those of a larger last step stay", subtle=True)
 class RearmThisBatchOnly(SpecializedMoeTail):  # noqa: D101
     def rearm_rows(self, call: Call) -> int:
         return min(call.shape["batch"], call.shape["rearm"])

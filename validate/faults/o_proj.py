@@ -37,9 +37,7 @@ class SumInBf16(SpecializedOproj):  # noqa: D101
         return super().payload(slots).bfloat16()
 
 
-@fault(
-    "o_proj.negative-zero-published", "-0 not folded: a (+0, -0) pair is the sentinel and its reader hangs (mutant M1)"
-)
+@fault("o_proj.negative-zero-published", "-0 not folded: a (+0, -0) pair is the sentinel and its reader hangs (mutant M1)")
 class NegativeZeroPublished(SpecializedOproj):  # noqa: D101
     def canonical(self, partial: Tensor) -> Tensor:
         return partial
@@ -58,9 +56,7 @@ class RearmOmitted(SpecializedOproj):  # noqa: D101
         pass
 
 
-@fault(
-    "o_proj.rearm-one-row-off", "the row after the last is armed and the first keeps its data (mutant M2)", subtle=True
-)
+@fault("o_proj.rearm-one-row-off", "the row after the last is armed and the first keeps its data (mutant M2)", subtle=True)
 class RearmOneRowOff(SpecializedOproj):  # noqa: D101
     def rearm(self, slots: Tensor, rows: int) -> None:
         arm(slots[1 : rows + 1])

@@ -47,9 +47,7 @@ class NotRenormalised(SpecializedRouter):  # noqa: D101
         return (picked * scaling).bfloat16()
 
 
-@fault(
-    "router.scaled-twice", "routed scaling applied by the router and again by a fused epilogue; K3's is 1", subtle=True
-)
+@fault("router.scaled-twice", "routed scaling applied by the router and again by a fused epilogue; K3's is 1", subtle=True)
 class ScaledTwice(SpecializedRouter):  # noqa: D101
     def weights(self, picked: Tensor, scaling: float) -> Tensor:
         return super().weights(picked, scaling * scaling)
@@ -82,9 +80,7 @@ class ShardStale(SpecializedRouter):  # noqa: D101
         return super().shard(x.flip(1) if rank == self.tp - 1 else x, gate, rank)
 
 
-@fault(
-    "router.shard-stale-on-one-rank", "one rank reads one shard of the step before: the ranks part ways", subtle=True
-)
+@fault("router.shard-stale-on-one-rank", "one rank reads one shard of the step before: the ranks part ways", subtle=True)
 class ShardStaleOnOneRank(SpecializedRouter):  # noqa: D101
     def logits_of(self, logits: Tensor, rank: int) -> Tensor:
         if rank < self.tp - 1 or rank == 0:
@@ -114,9 +110,7 @@ class IdsSortedWeightsNot(SpecializedRouter):  # noqa: D101
         return ids.sort(1).values, weights
 
 
-@fault(
-    "router.one-row-of-neighbour", "the last row of a batch above eight takes the choice of the row before", subtle=True
-)
+@fault("router.one-row-of-neighbour", "the last row of a batch above eight takes the choice of the row before", subtle=True)
 class OneRowOfNeighbour(SpecializedRouter):  # noqa: D101
     def arranged(self, ids: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         if ids.shape[0] > 8:
@@ -124,9 +118,7 @@ class OneRowOfNeighbour(SpecializedRouter):  # noqa: D101
         return ids, weights
 
 
-@fault(
-    "router.bf16-logits", "logits pass through bf16: near scores change places (model.py asks for fp32)", subtle=True
-)
+@fault("router.bf16-logits", "logits pass through bf16: near scores change places (model.py asks for fp32)", subtle=True)
 class Bf16Logits(SpecializedRouter):  # noqa: D101
     def shard(self, x: Tensor, gate: Tensor, rank: int) -> Tensor:
         return super().shard(x, gate, rank).bfloat16().float()

@@ -12,9 +12,7 @@ from validate.paths.emulated.shared_experts import SpecializedSharedExperts
 BF16 = torch.bfloat16
 
 
-@fault(
-    "shared_experts.gate-up-swapped", "gate and up halves change places: the other order of a fused checkpoint weight"
-)
+@fault("shared_experts.gate-up-swapped", "gate and up halves change places: the other order of a fused checkpoint weight")
 class GateUpSwapped(SpecializedSharedExperts):  # noqa: D101 - each fault is described by its decorator
     def gate_up(self, x: Tensor, weight: Tensor, call: Call) -> Tensor:
         gate, up = super().gate_up(x, weight, call).chunk(2, -1)
@@ -33,9 +31,7 @@ class Silu(SpecializedSharedExperts):  # noqa: D101
         return gate * situ.sigmoid(gate) * up
 
 
-@fault(
-    "shared_experts.tanh-approximate", "tanh.approx as the routed experts use it, 2**-11 instead of 2**-22", subtle=True
-)
+@fault("shared_experts.tanh-approximate", "tanh.approx as the routed experts use it, 2**-11 instead of 2**-22", subtle=True)
 class TanhApproximate(SpecializedSharedExperts):  # noqa: D101
     def activate(self, gate: Tensor, up: Tensor, beta: float, linear_beta: float) -> Tensor:
         return situ.approximate(gate, up, beta, linear_beta)
@@ -76,15 +72,11 @@ class LastTileStale(SpecializedSharedExperts):  # noqa: D101
 class PartsInBf16(SpecializedSharedExperts):  # noqa: D101
     def gate_up(self, x: Tensor, weight: Tensor, call: Call) -> Tensor:
         half = x.shape[1] // 2
-        parts = [
-            super(PartsInBf16, self).gate_up(x[:, s], weight[:, s], call) for s in (slice(half), slice(half, None))
-        ]
+        parts = [super(PartsInBf16, self).gate_up(x[:, s], weight[:, s], call) for s in (slice(half), slice(half, None))]
         return chain_sum(torch.stack(parts).to(BF16).float())
 
 
-@fault(
-    "shared_experts.one-row-of-neighbour", "the last live row reads the activation of the row before it", subtle=True
-)
+@fault("shared_experts.one-row-of-neighbour", "the last live row reads the activation of the row before it", subtle=True)
 class OneRowOfNeighbour(SpecializedSharedExperts):  # noqa: D101
     def down(self, hidden: Tensor, weight: Tensor, call: Call) -> Tensor:
         last = call.shape["batch"] - 1
@@ -93,9 +85,7 @@ class OneRowOfNeighbour(SpecializedSharedExperts):  # noqa: D101
         return super().down(hidden, weight, call)
 
 
-@fault(
-    "shared_experts.padding-reaches-live-row", "a padded row's activation is added to the last live one", subtle=True
-)
+@fault("shared_experts.padding-reaches-live-row", "a padded row's activation is added to the last live one", subtle=True)
 class PaddingReachesLiveRow(SpecializedSharedExperts):  # noqa: D101
     def down(self, hidden: Tensor, weight: Tensor, call: Call) -> Tensor:
         last = call.shape["batch"] - 1

@@ -51,9 +51,7 @@ def paged_cache(
     written - holds old data, or NaN if ``nan``.
     """
     requests = totals.numel()
-    local = torch.tensor(
-        [[_rows(int(total), shard, shards, interleave) for total in totals] for shard in range(shards)]
-    )
+    local = torch.tensor([[_rows(int(total), shard, shards, interleave) for total in totals] for shard in range(shards)])
     per_request = [max(1, -(-int(local[:, b].max()) // block)) for b in range(requests)]
     owned = sum(per_request)
     pool = 1 + owned + 2  # the null page, and two free ones

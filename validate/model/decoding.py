@@ -23,9 +23,9 @@ class Request:
 class Step:
     """One step of the engine, padded to ``rows``; rows of a request are consecutive, padded requests come last.
 
-    ``tokens`` int64 [rows]; ``slots`` int32 [requests, q] of the KDA state and ``accepted`` int32 [requests]; ``cache_slots`` int64
-    [1, rows] of the MLA cache (-1: not written), ``lengths`` int32 [1, requests] with the new rows (0: padding). ``requests``
-    are the live ones as the scheduler sees them; ``specialized`` says which path must serve the step.
+    ``tokens`` int64 [rows]; ``slots`` int32 [requests, q] of the KDA state and ``accepted`` int32 [requests];
+    ``cache_slots`` int64 [1, rows] of the MLA cache (-1: not written), ``lengths`` int32 [1, requests] with the new rows
+    (0: padding). ``requests`` are the live ones as the scheduler sees them; ``specialized`` says which path must serve.
     """
 
     requests: tuple[Request, ...]
@@ -51,8 +51,8 @@ class Step:
 def caches(draws: Draws, d: Dimensions, tp: int, q: int, slots: int, pages: int) -> dict[str, Tensor]:
     """Old state in every slot and page.
 
-    ``conv`` bf16 [KDA layers, ranks, slots, 3 * width, 3 or q + 2], ``state`` fp32 [KDA layers, ranks, slots, H, D, D], ``cache`` E4M3
-    [MLA layers, 1, pages, block, row], the same on all ranks.
+    ``conv`` bf16 [KDA layers, ranks, slots, 3 * width, 3 or q + 2], ``state`` fp32 [KDA layers, ranks, slots, H, D, D],
+    ``cache`` E4M3 [MLA layers, 1, pages, block, row], the same on all ranks.
     """
     mla = sum(d.is_mla(layer) for layer in range(d.layers))
     kda, heads = d.layers - mla, d.heads // tp

@@ -28,7 +28,7 @@ class Draws:
     def integers(self, shape: tuple[int, ...], low: int, high: int) -> Tensor:
         """int64 in [low, high), uniform but for a bias below 2**-40."""
         raw = self._bits.random_raw(int(np.prod(shape))).reshape(shape)
-        return torch.from_numpy((low + (raw >> np.uint64(1)).astype(np.int64) % (high - low)))
+        return torch.from_numpy(low + (raw >> np.uint64(1)).astype(np.int64) % (high - low))
 
     def bytes(self, shape: tuple[int, ...]) -> Tensor:
         """uint8, uniform: eight from each 64-bit integer."""

@@ -75,7 +75,7 @@ class StageCalls:
             "interleave": 1,
             "scale": d.mla_scale,
             "eps": d.rms_eps,
-            **{name: 1.0 for name in ("q_scale", "k_scale", "q_scale_inv", "k_scale_inv")},
+            **dict.fromkeys(("q_scale", "k_scale", "q_scale_inv", "k_scale_inv"), 1.0),
         }
         outputs = {
             "query": ((self.rows, heads, d.mla_row), cache["cache"].dtype),
@@ -84,9 +84,7 @@ class StageCalls:
         shape = {**self.shape, "dcp": 1, "interleave": 1, "block": cache["cache"].shape[2]}
         return Call("mla", shape, inputs, outputs, {"cache": cache["cache"]})
 
-    def o_proj(
-        self, weight: Tensor, local: list[Tensor], prefix: Tensor, boxes: Weights, parity: int, write: bool
-    ) -> Call:
+    def o_proj(self, weight: Tensor, local: list[Tensor], prefix: Tensor, boxes: Weights, parity: int, write: bool) -> Call:
         """The o-projection of all ranks. Each rank's row stands at its own columns of a full-width row, zeros elsewhere."""
         width = local[0].shape[1]
         spread = torch.zeros(self.tp * self.rows, self.tp * width, dtype=local[0].dtype)

@@ -124,7 +124,5 @@ def _moe(draws: Draws, d: Dimensions) -> Weights:
         weights[name] = draws.bytes((d.experts, rows, columns // 2))
         # E2M1 values of random bytes have a root mean square of about 3: 2**-k brings a row's dot product to unit order.
         exponent = 127 - round(1.6 + 0.5 * math.log2(columns))
-        weights[f"{name}_scale"] = draws.integers((d.experts, rows, columns // 32), exponent - 1, exponent + 2).to(
-            torch.uint8
-        )
+        weights[f"{name}_scale"] = draws.integers((d.experts, rows, columns // 32), exponent - 1, exponent + 2).to(torch.uint8)
     return weights

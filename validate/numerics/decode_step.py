@@ -74,9 +74,7 @@ def build(case: Case) -> Call:
         "table": table,
         "aux_layer": AUX_LAYER,
     }
-    return Call(
-        "decode_step", case.sizes, inputs, outputs, caches(draws, TINY, TP, q, requests * q + 2, requests * PAGES + 1)
-    )
+    return Call("decode_step", case.sizes, inputs, outputs, caches(draws, TINY, TP, q, requests * q + 2, requests * PAGES + 1))
 
 
 class _Engine:

@@ -48,9 +48,7 @@ def chosen(keyword: str | None) -> list[Fault]:
         return [known[keyword]] if keyword else list(known.values())
     found = [fault for name, fault in known.items() if selection.matches(keyword, name)]
     if not found:
-        raise InputError(
-            f"-k '{keyword}' selects none of the {len(known)} faults; `python -m validate faults` lists them"
-        )
+        raise InputError(f"-k '{keyword}' selects none of the {len(known)} faults; `python -m validate faults` lists them")
     return found
 
 

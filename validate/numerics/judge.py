@@ -4,9 +4,10 @@ import importlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import ModuleType
 
 from validate.model.call import Call, Expected, ExpectedChoice
-from validate.numerics import acceptance
+from validate.numerics import acceptance, comparison
 from validate.numerics.acceptance import Ensemble, Measurement
 from validate.numerics.case import Case
 from validate.paths import Subject
@@ -98,9 +99,7 @@ class _References:
         found: dict[str, Ensemble | ExpectedChoice] = {}
         for name, nominal in members[0].items():
             found[name] = (
-                nominal
-                if isinstance(nominal, ExpectedChoice)
-                else acceptance.ensemble([member[name] for member in members])
+                nominal if isinstance(nominal, ExpectedChoice) else acceptance.ensemble([member[name] for member in members])
             )
         follows = getattr(self.module, "FOLLOWS_SUBJECT", False)
         if not follows and not any(isinstance(entry, ExpectedChoice) for entry in found.values()):
@@ -139,9 +138,9 @@ def _measure(
         if default is not None and isinstance(shared, Ensemble):
             other = default.written(name)
             other = (other[0] if expected.replicated else other)[where]
-            found += acceptance.no_worse(name, value, shared, entry.expected.roundings, other)
+            found += comparison.no_worse(name, value, shared, entry.expected.roundings, other)
     return found
 
 
-def _stage(name: str):
+def _stage(name: str) -> ModuleType:
     return importlib.import_module(f"validate.numerics.{name}")

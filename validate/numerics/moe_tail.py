@@ -68,17 +68,13 @@ def build(case: Case) -> Call:
         routed[:, ::3] = 0.0
         weights[:, 0] = 0.5
         # Halved, the smallest bf16 rounds to a zero of its sign (ties to even), and three times it stays a subnormal.
-        routed[:, ::3, 0] = (
-            torch.tensor([2.0**-133, -(2.0**-133), 1.0, -3 * 2.0**-133]).repeat(K3.latent // 4).bfloat16()
-        )
+        routed[:, ::3, 0] = torch.tensor([2.0**-133, -(2.0**-133), 1.0, -3 * 2.0**-133]).repeat(K3.latent // 4).bfloat16()
         shared[:, ::3] = torch.tensor([0.0, -0.0, 1.0, -(2.0**-133)]).repeat(K3.hidden // 4).bfloat16()
     if case.inputs == "sparse":
         weights[:, 0] = 1.0
         channels = draws.permutation(K3.latent)[:16]
         routed = torch.zeros_like(routed)
-        size = torch.exp2(draws.integers((batch, 16), -1, 2).double()) * (
-            1 + 8 / 128
-        )  # its square lies midway: 1.12890625
+        size = torch.exp2(draws.integers((batch, 16), -1, 2).double()) * (1 + 8 / 128)  # its square lies midway: 1.12890625
         routed[:, :, 0, channels] = torch.where(draws.integers((batch, 16), 0, 2) == 0, size, -size).bfloat16()
     slots = max(batch, rearm) + SPARE
     buffers = {name: armed((tp, slots, width)) for name, width in (("latent", K3.latent), ("shared_box", K3.hidden))}

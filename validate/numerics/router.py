@@ -82,9 +82,7 @@ def build(case: Case) -> Call:
             "x": x,
             "gate": gate,
             "bias": bias,
-            "scaling": 2.5
-            if case.inputs == "biased"
-            else K3.routed_scaling,  # 1.0 in K3's configuration: hides its loss
+            "scaling": 2.5 if case.inputs == "biased" else K3.routed_scaling,  # 1.0 in K3's configuration: hides its loss
             "top_k": K3.top_k,
             "live": live,
         },

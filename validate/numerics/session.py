@@ -40,9 +40,7 @@ class Session:
         """Judges the tasks that are not recorded yet; False if Ctrl-C ended it."""
         known = {(line.case, line.subject) for line in self.lines}
         arguments = self.manifest.arguments
-        plan = Plan(
-            profile=self.manifest.profile, planted=arguments.planted, vllm_src=arguments.vllm_src, tasks=tuple(wanted)
-        )
+        plan = Plan(profile=self.manifest.profile, planted=arguments.planted, vllm_src=arguments.vllm_src, tasks=tuple(wanted))
         left = [task for task in wanted if any((task.case, s.name) not in known for s in plan.subjects(task))]
         # A task that was recorded in part is run as a whole: its earlier lines give way.
         again = {(task.case, subject.name) for task in left for subject in plan.subjects(task)}

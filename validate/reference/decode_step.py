@@ -3,13 +3,15 @@
     x       = embedding of the token; it becomes the prefix, and block 0
     h       = AttnRes(prefix, blocks)                 before attention; the prefix first takes the last MLP's output
     delta   = o-projection(KDA or MLA(h W_in))        summed over ranks
-    h       = AttnRes(prefix + delta, blocks)         before the MLP; after a block-write layer's attention the prefix is delta alone
+    h       = AttnRes(prefix + delta, blocks)         before the MLP; after a block-write layer's attention prefix is delta
     delta   = dense MLP(h) in layer 0, else tail(experts(h), shared experts(h))
     logits  = norm(AttnRes(prefix + delta, blocks)) W_head
 
 Layers 0, 12, 24, ... write their incoming prefix as a block (vLLM 0.33.0, models/kimi_k3/nvidia/model.py ``KimiDecoderLayer``).
 Rounding points are those of the stages; a step on the default path has the default's, whichever path the subject is.
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -32,6 +34,7 @@ from validate.reference import (
 from validate.reference.points import U32, Point, Points
 
 BF16 = torch.bfloat16
+Stage = Callable[[Call, Points], dict[str, Expected]]
 LINEAR = Point(BF16, BF16, "bf16 linear layers of both paths (model.py; gemm/splitk.py rounds once)")
 FP32 = Point(None, None, "fp32 before the bf16 logits")
 # Two correct paths round eight intermediates a layer and more (projections, core, delta, prefix, router's and experts' rows,
@@ -46,12 +49,11 @@ DRIFT = Point(None, None, "roundings of the layers before")
 
 
 def reference(call: Call, points: Points) -> dict[str, Expected | ExpectedChoice]:
-    """Outputs ``logits`` [live rows of all steps, vocab], ``tokens`` [the same, 1], ``aux`` [the same, hidden], ``ids`` [MoE layers,
-    the same, top_k] and the caches.
+    """Outputs ``logits`` [live rows of all steps, vocab], ``tokens`` [the same, 1], ``aux`` [the same, hidden], and the caches.
 
-    Inputs: ``model``, ``experts`` (its ranks' shards by layer), ``tp``, ``deployment``, ``steps``, ``table`` (int32 [requests, pages]),
-    ``aux_layer``: the layer whose incoming prefix is the drafter's auxiliary stream. Buffers: those of ``model.decoding.caches``.
-    Output ``planned`` [steps, 1] is 1 for the steps that ran on the specialized path.
+    Also ``ids`` [MoE layers, the same, top_k], and ``planned`` [steps, 1], which is 1 where a step ran specialized. Inputs:
+    ``model``, ``experts`` (its ranks' shards by layer), ``tp``, ``deployment``, ``steps``, ``table`` (int32 [requests, pages]),
+    ``aux_layer``: the layer whose incoming prefix is the drafter's auxiliary stream. Buffers: ``model.decoding.caches``.
     """
     buffers = {
         "conv": call.buffers["conv"].double(),
@@ -67,14 +69,14 @@ def reference(call: Call, points: Points) -> dict[str, Expected | ExpectedChoice
         start += step.live
     points.path = path
     logits, aux = (torch.cat(parts) for parts in list(zip(*found, strict=True))[:2])
-    routing = [torch.cat(parts, 1).flatten(0, 1) for parts in list(zip(*found, strict=True))[2:]]
+    scores_of_experts, errors = (torch.cat(parts, 1).flatten(0, 1) for parts in list(zip(*found, strict=True))[2:])
     # The greedy token is judged on the logits that the subject formed; those are judged themselves.
     scores = points.given["logits"].double() if "logits" in points.given else logits
     d = call.inputs["model"].dimensions
     roundings = ROUNDINGS * d.layers
 
     def drifted(value: Tensor, kept: int, gain: float = 1.0) -> Tensor:
-        """``value`` with the drift of the step's roundings; its level is taken over all but the first ``kept`` dimensions."""
+        """``value`` with the drift of the step's roundings; its level is over all but the first ``kept`` dimensions."""
         level = value.square().flatten(kept).mean(-1).sqrt().view(*value.shape[:kept], *[1] * (value.dim() - kept))
         return points(DRIFT, value, gain * (BY_LAYER * d.layers) ** 0.5 * torch.maximum(level, value.abs()))
 
@@ -88,7 +90,7 @@ def reference(call: Call, points: Points) -> dict[str, Expected | ExpectedChoice
     return {
         "logits": Expected(drifted(logits, 1), roundings=roundings),
         "tokens": ExpectedChoice(scores, torch.zeros_like(scores), 1),
-        "ids": ExpectedChoice(*routing, d.top_k),
+        "ids": ExpectedChoice(scores_of_experts, errors, d.top_k),
         "aux": Expected(drifted(aux, 1), roundings=roundings),
         "planned": Expected(planned, exact=True),
         "cache": Expected(drifted(buffers["cache"][rows].double(), 1), rows, roundings=roundings),
@@ -102,13 +104,9 @@ def reference(call: Call, points: Points) -> dict[str, Expected | ExpectedChoice
 class _Step:
     """One step: ``buffers`` are read and updated."""
 
-    def __init__(
-        self, call: Call, points: Points, step: Step, buffers: dict[str, Tensor], chosen: Tensor | None
-    ) -> None:
+    def __init__(self, call: Call, points: Points, step: Step, buffers: dict[str, Tensor], chosen: Tensor | None) -> None:
         self.points, self.step, self.buffers = points, step, buffers
-        self.chosen = (
-            chosen  # the subject's experts [MoE layers, live rows, top_k]: what follows is judged on its choice
-        )
+        self.chosen = chosen  # the subject's experts [MoE layers, live rows, top_k]: what follows is judged on its choice
         self.scores: list[Tensor] = []
         self.errors: list[Tensor] = []
         self.model, self.tp = call.inputs["model"], call.inputs["tp"]
@@ -119,7 +117,7 @@ class _Step:
         self.kda_layer = self.mla_layer = 0
 
     def run(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of the live rows: logits, auxiliary stream, router scores [MoE layers, rows, experts] and their error bounds."""
+        """Of the live rows: logits, auxiliary stream, router scores [MoE layers, rows, experts], their error bounds."""
         ends, rows = self.model.ends, self.step.rows
         blocks = torch.zeros(rows, self.d.attn_res_blocks, self.d.hidden, dtype=torch.float64)
         prefix, saved = torch.zeros(rows, self.d.hidden, dtype=torch.float64), 0
@@ -149,9 +147,7 @@ class _Step:
     def attn_res(
         self, norms: tuple[Tensor, Tensor, Tensor], delta: Tensor, prefix: Tensor, blocks: Tensor, form: dict[str, int]
     ) -> tuple[Tensor, dict[str, Expected]]:
-        found = attn_res.reference(
-            self.calls.attn_res(norms, delta, {"prefix": prefix, "blocks": blocks}, **form), self.fresh()
-        )
+        found = attn_res.reference(self.calls.attn_res(norms, delta, {"prefix": prefix, "blocks": blocks}, **form), self.fresh())
         # The stage's reference leaves its output before the last rounding.
         return found["out"].value.to(BF16).double(), found
 
@@ -200,7 +196,7 @@ class _Step:
         total = self.partials("dense_mlp", dense_mlp.reference, mlp, x)
         return self.points(LINEAR, total.sum(0), U32 * self.tp**0.5 * total.norm(dim=0))
 
-    def partials(self, stage: str, stage_reference, mlp: tuple[Tensor, Tensor, Tensor], x: Tensor) -> Tensor:
+    def partials(self, stage: str, stage_reference: Stage, mlp: tuple[Tensor, Tensor, Tensor], x: Tensor) -> Tensor:
         """bf16 partials [ranks, rows, hidden] of a gated MLP."""
         found = [
             stage_reference(self.calls.gated_mlp(stage, mlp, x, rank), self.fresh())["partial"].value.to(BF16).double()
@@ -211,11 +207,13 @@ class _Step:
     def moe(self, n: int, weights: dict[str, Tensor], x: Tensor) -> Tensor:
         call = self.calls.router(weights, x)
         choice = router.reference(call, self.fresh())["ids"]
+        assert isinstance(choice, ExpectedChoice)
         ids = choice.scores.topk(choice.count).indices.int()
         live = self.step.live
         if self.chosen is not None:
             ids[:live] = self.chosen[len(self.scores)].clamp(0, self.d.experts - 1)
-        shares = router.reference(call, self.fresh({"ids": ids[None]}))["weights"].value.to(BF16).double()
+        shares = router.reference(call, self.fresh({"ids": ids[None]}))["weights"]
+        assert isinstance(shares, Expected)
         # x carries the drift of the layers before; three deviations of it, times the sigmoid's largest slope.
         drift = 3 * (BY_LAYER * (n + 1)) ** 0.5 / 4
         terms = (x[:live].square() @ weights["router"].double().square().T).sqrt()
@@ -230,5 +228,5 @@ class _Step:
         mlp = weights["shared_gate"], weights["shared_up"], weights["shared_down"]
         shared = self.partials("shared_experts", shared_experts.reference, mlp, x)
         boxes = {f"{name}_old": torch.zeros(self.tp, self.step.rows, 2) for name in ("latent", "shared")}
-        call = self.calls.moe_tail(weights, per_rank, shares, shared, boxes)
+        call = self.calls.moe_tail(weights, per_rank, shares.value.to(BF16).double(), shared, boxes)
         return moe_tail.reference(call, self.fresh())["out"].value.to(BF16).double()

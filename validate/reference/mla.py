@@ -33,14 +33,10 @@ E4M3_LARGEST = 448.0
 TILE = 128  # keys that tokenspeed's core takes at a time (mla_helpers.py select_mla_decode_tilers)
 RESCALE_FROM = 8.0  # it keeps an old maximum that the new one does not pass by more than 2**8 (mla/dcp.py stock_decode)
 SMS = 148  # multiprocessors of a B200 or GB200: they bound the number of splits
-NORMED = Point(
-    BF16, BF16, "fused_q_kv_rmsnorm stores bf16 (models/common/ops); BFloat16(x * rr * weight) in mla/query.py"
-)
+NORMED = Point(BF16, BF16, "fused_q_kv_rmsnorm stores bf16 (models/common/ops); BFloat16(x * rr * weight) in mla/query.py")
 PROJECTED = Point(BF16, BF16, "q_b_proj is a bf16 linear layer (mla.py); qrow = BFloat16(value) in mla/query.py")
 ABSORBED = Point(BF16, BF16, "bmm of bf16 (mla.py); rounded = BFloat16(value) before fp8_bits in mla/query.py")
-QUERY = Point(
-    E4M3, E4M3, "FP8 query by q_scale_inv, saturating: fused_mla_decode_q_concat...(mla.py), fp8_bits (mla/query.py)"
-)
+QUERY = Point(E4M3, E4M3, "FP8 query by q_scale_inv, saturating: fused_mla_decode_q_concat...(mla.py), fp8_bits (mla/query.py)")
 ROW = Point(E4M3, E4M3, "FP8 cache row by k_scale_inv, saturating: the same two kernels")
 PROBABILITY = Point(
     None,
@@ -50,13 +46,9 @@ PROBABILITY = Point(
     "is not visible: so an error, not a rounding",
 )
 LATENT = Point(BF16, BF16, "the cores write a bf16 latent (mla/prepared.py: latent, box.rows; flashinfer_mla.py)")
-CORRECTED = Point(
-    BF16, None, "correct_attn_out scales the bf16 output in place (v1/attention/ops/dcp.py); fp32 in mla/dcp.py"
-)
+CORRECTED = Point(BF16, None, "correct_attn_out scales the bf16 output in place (v1/attention/ops/dcp.py); fp32 in mla/dcp.py")
 MERGED = Point(BF16, BF16, "reduce_scatter of bf16 (dcp.py); pack_pair of the fp32 sum (mla/dcp.py)")
-VALUE = Point(
-    BF16, BF16, "bmm of bf16 (mla.py); BFloat16(acc) before the gate (mla/value.py). sigmoid(gate) stays fp32 in both"
-)
+VALUE = Point(BF16, BF16, "bmm of bf16 (mla.py); BFloat16(acc) before the gate (mla/value.py). sigmoid(gate) stays fp32 in both")
 FP32 = Point(None, None, "fp32 in both paths")
 
 
@@ -195,9 +187,7 @@ def _attend(call: Call, points: Points, query: Tensor, cache: Tensor) -> Tensor:
     return out
 
 
-def _scores(
-    points: Points, noise: Draws, query: Tensor, keys: Tensor, bounds: Tensor, units: float
-) -> tuple[Tensor, Tensor]:
+def _scores(points: Points, noise: Draws, query: Tensor, keys: Tensor, bounds: Tensor, units: float) -> tuple[Tensor, Tensor]:
     """Scores [q, H, n] in powers of two, -inf where a row may not look, and the relative error of 2 to their power.
 
     Softmax does not see an error that all scores share, so each is moved in its own direction.

@@ -15,9 +15,7 @@ from validate.reference.points import U32, Point, Points, chain_error
 
 BF16 = torch.bfloat16
 PARTIAL = Point(BF16, BF16, "bf16 linear layer (model.py); pack8(reduced, latent) (producer.py)")
-DELTA = Point(
-    BF16, BF16, "bf16 all-reduce (model.py); pack_pair of the rank sum before the old prefix is added (consumer.py)"
-)
+DELTA = Point(BF16, BF16, "bf16 all-reduce (model.py); pack_pair of the rank sum before the old prefix is added (consumer.py)")
 FP32 = Point(None, None, "fp32 sums in both paths")
 
 

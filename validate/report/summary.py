@@ -29,9 +29,7 @@ def _head(manifest: Manifest, lines: list[Line]) -> str:
     if manifest.end is None:
         text.append(f"Interrupted, or still running: {done} of {manifest.planned} cases. No verdict can rest on it.")
     if manifest.arguments.planted:
-        text.append(
-            f"The fault `{manifest.arguments.planted}` was planted: this tests the suite and says nothing of the paths."
-        )
+        text.append(f"The fault `{manifest.arguments.planted}` was planted: this tests the suite and says nothing of the paths.")
     judged = sum(line.judged for line in lines)
     text.append(
         f"What ran: **{_KINDS[manifest.runs_on]}**. {done} of {manifest.planned} cases, {judged} judgements, "

@@ -1,5 +1,6 @@
 """``emulated-default`` and ``emulated-specialized``: torch programs on a CPU, with each path's own rounding points,
-accumulation dtype and order of reduction."""
+accumulation dtype and order of reduction.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -35,7 +36,6 @@ DEFAULT: Mapping[str, Stage] = {
     "moe_tail": moe_tail.DefaultMoeTail,
     "shared_experts": shared_experts.DefaultSharedExperts,
     "dense_mlp": dense_mlp.DefaultDenseMlp,
-    "attn_res": attn_res.DefaultAttnRes,
     "final_norm": final_norm.DefaultFinalNorm,
     "input_projection": input_projection.DefaultInputProjection,
     "embedding": embedding.DefaultEmbedding,
@@ -52,7 +52,6 @@ SPECIALIZED: Mapping[str, Stage] = {
     "moe_tail": moe_tail.SpecializedMoeTail,
     "shared_experts": shared_experts.SpecializedSharedExperts,
     "dense_mlp": dense_mlp.SpecializedDenseMlp,
-    "attn_res": attn_res.SpecializedAttnRes,
     "final_norm": final_norm.SpecializedFinalNorm,
     "input_projection": input_projection.SpecializedInputProjection,
     "embedding": embedding.SpecializedEmbedding,
@@ -67,7 +66,11 @@ class Emulated:
         self.path = path
         self.name = name or f"emulated-{path}"
         whole = decode_step.DefaultDecodeStep if path == "default" else decode_step.SpecializedDecodeStep
-        self.stages = {**(DEFAULT if path == "default" else SPECIALIZED), "decode_step": whole, **(planted or {})}
+        self.stages: dict[str, Stage] = {
+            **(DEFAULT if path == "default" else SPECIALIZED),
+            "decode_step": whole,
+            **(planted or {}),
+        }
 
     def missing(self, call: Call) -> str | None:
         """Why the stage is not emulated at this size: a class may say so itself; None if it is."""

@@ -38,22 +38,27 @@ class Layers:
         self.chosen: list[Tensor] = []  # experts of each MoE layer
 
     def run(self, call: Call) -> Call:
+        """A stage on a copy of the call."""
         fresh = call.fresh()
         self.stages[call.stage]()(fresh)
         return fresh
 
     def attn_res(self, norms: tuple, delta: Tensor, form: dict[str, int]) -> tuple[Tensor, Tensor | None]:
+        """Output and auxiliary stream; prefix and blocks move on."""
         after = self.run(self.calls.attn_res(norms, delta, {"prefix": self.prefix, "blocks": self.blocks}, **form))
         self.prefix, self.blocks = after.buffers["prefix"], after.buffers["blocks"]
         return after.outputs["out"], after.outputs.get("aux")
 
     def attention(self, layer: int, weights: dict[str, Tensor], x: Tensor) -> list[Tensor]:
+        """bf16 rows of every rank."""
         return self.mla(weights, x) if self.d.is_mla(layer) else self.kda(weights, x)
 
     def linear(self, x: Tensor, weights: dict[str, Tensor], names: tuple[str, ...]) -> dict[str, Tensor]:
+        """bf16 projections by name."""
         return {name: gemm(x, weights[name]).to(BF16) for name in names}
 
     def kda(self, weights: dict[str, Tensor], x: Tensor) -> list[Tensor]:
+        """KDA of every rank."""
         projected = self.linear(x, weights, ("q", "k", "v", "gate", "f_a", "beta"))
         local = []
         for rank in range(self.tp):
@@ -71,6 +76,7 @@ class Layers:
             tensor.copy_(after[name])
 
     def mla(self, weights: dict[str, Tensor], x: Tensor) -> list[Tensor]:
+        """MLA of every rank; all insert the same rows."""
         projected = self.linear(x, weights, ("q_a", "kv", "k_pe", "gate"))
         held, lengths = self.buffers["cache"][self.mla_layer], self.step.lengths
         cache = {"cache": held, "table": self.table, "slots": self.step.cache_slots}
@@ -81,6 +87,7 @@ class Layers:
         return [one.outputs["out"] for one in after]
 
     def o_proj(self, weight: Tensor, local: list[Tensor]) -> Tensor:
+        """The o-projection's sum, as rank 0 has it."""
         rows, hidden = self.step.rows, self.d.hidden
         prefix = torch.zeros(self.tp, rows, hidden, dtype=BF16)
         boxes = {"mailbox": armed((2, self.tp, rows, hidden)), "gather": armed((2, rows, hidden))}
@@ -88,21 +95,21 @@ class Layers:
         return self.run(self.calls.o_proj(weight, local, prefix, boxes, self.parity, False)).outputs["delta"][0]
 
     def dense(self, weights: dict[str, Tensor], x: Tensor) -> Tensor:
+        """The dense MLP, reduced over ranks."""
         mlp = weights["gate_proj"], weights["up_proj"], weights["down_proj"]
         return chain_sum(self.partials("dense_mlp", mlp, x).float()).to(BF16)
 
     def partials(self, stage: str, mlp: tuple[Tensor, Tensor, Tensor], x: Tensor) -> Tensor:
+        """bf16 partials [ranks, rows, hidden] of a gated MLP."""
         ranks = range(self.tp)
         return torch.stack([self.run(self.calls.gated_mlp(stage, mlp, x, r)).outputs["partial"] for r in ranks])
 
     def moe(self, layer: int, weights: dict[str, Tensor], x: Tensor) -> Tensor:
+        """The MoE layer, as rank 0 has it."""
         routed = self.run(self.calls.router(weights, x)).outputs
         self.chosen.append(routed["ids"][0])
         latent = self.run(self.calls.latent_down(weights, x)).outputs["out"][0]
-        rows = [
-            self.run(self.calls.experts(w13, w2, latent, routed["ids"][0])).outputs["out"]
-            for w13, w2 in self.experts[layer]
-        ]
+        rows = [self.run(self.calls.experts(w13, w2, latent, routed["ids"][0])).outputs["out"] for w13, w2 in self.experts[layer]]
         per_rank = torch.stack(rows).view(self.tp, self.step.rows, self.d.top_k, -1)
         mlp = weights["shared_gate"], weights["shared_up"], weights["shared_down"]
         shared = self.partials("shared_experts", mlp, x)

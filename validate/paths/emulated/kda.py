@@ -1,5 +1,8 @@
 """Kimi Delta Attention as each path computes it, one rank."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -70,7 +73,7 @@ class DefaultKda:
         """bf16-rounded [rows, H * D] projection of the gate."""
         return mma(f_a, f_b).to(BF16).float()
 
-    def decay(self, raw_gate: Tensor, i: dict) -> Tensor:
+    def decay(self, raw_gate: Tensor, i: Mapping[str, Any]) -> Tensor:
         """fp32 [rows, H * D]: exp of the bounded log decay."""
         rate = exp(i["a_log"]).repeat_interleave(i["norm"].numel())
         return exp(i["lower_bound"] * self.sigmoid(rate * (raw_gate + i["dt_bias"])))
@@ -123,7 +126,7 @@ class DefaultKda:
         """The attention output as it passes between the recurrence and the norm."""
         return attended.to(BF16).float()
 
-    def normalise(self, attended: Tensor, gate: Tensor, i: dict) -> Tensor:
+    def normalise(self, attended: Tensor, gate: Tensor, i: Mapping[str, Any]) -> Tensor:
         """bf16 [b, H, D]: gated RMSNorm over a head."""
         rstd = torch.rsqrt(tree_sum(attended * attended) / attended.shape[-1] + i["norm_eps"])
         return (attended * rstd[..., None] * i["norm"] * gate).to(BF16)

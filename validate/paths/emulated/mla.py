@@ -266,9 +266,7 @@ class SpecializedMla(DefaultMla):
     def project(self, x: Tensor, weight: Tensor) -> Tensor:
         """Tiled: eight warps of 192 columns, added in order. Scalar: two chains of 24 a lane, then a butterfly."""
         if self.tiled:
-            return chain_sum(
-                torch.stack([gemm(x[:, c : c + 192], weight[:, c : c + 192]) for c in range(0, 1536, 192)])
-            ).to(BF16)
+            return chain_sum(torch.stack([gemm(x[:, c : c + 192], weight[:, c : c + 192]) for c in range(0, 1536, 192)])).to(BF16)
         a = x.float().view(len(x), 1, 6, 32, 4, 2)
         out = []
         for part in weight.split(1024):
