@@ -152,8 +152,7 @@ def test_fp32_attn_res_is_the_float64_mixture(vllm_source: Path) -> None:
     rows, hidden, saved = 2, 7168, 5
     generator = torch.Generator().manual_seed(0)
     prefix, delta, norm, query, gamma = (
-        torch.randn(shape, generator=generator)
-        for shape in ((rows, hidden), (rows, hidden), (hidden,), (hidden,), (hidden,))
+        torch.randn(shape, generator=generator) for shape in ((rows, hidden), (rows, hidden), (hidden,), (hidden,), (hidden,))
     )
     query = query / hidden**0.5
     blocks = torch.randn(rows, 8, hidden, generator=generator)
