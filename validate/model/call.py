@@ -50,8 +50,8 @@ class Expected:
     bit-identical), or the part of an output that is judged (padded rows are free); None is the whole. ``replicated`` means
     a leading rank dimension over which all must agree bitwise; ``value`` then has no such dimension. ``roundings`` counts
     the rounding points passed on the way. ``exact``: the bits must be those of ``value`` in the tensor's dtype, the sign of
-    a zero included. ``granted`` [rows]: 2-norm of what the specialized path's own rule for a block scale moves, where both
-    paths quantise but by different rules: no fault of an implementation, so it belongs to the floor of the comparison.
+    a zero included. ``granted``, like ``value``: how far the specialized path's own rule for a block scale moves each element,
+    where both paths quantise but by different rules: no fault of an implementation, so part of the comparison's floor.
     """
 
     value: Tensor

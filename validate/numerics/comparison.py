@@ -24,14 +24,14 @@ def no_worse(name: str, value: Tensor, common: Ensemble, roundings: int, default
     dtype = value.dtype
     reference, spread = measure.as_rows(common.expected.value), measure.as_rows(common.spread)
     value, default = measure.as_rows(value), measure.as_rows(default)
+    margin = ENSEMBLE_REACH * spread
+    if common.expected.granted is not None:
+        margin += measure.as_rows(common.expected.granted)
     parts = [
-        _compare(value[part], default[part], reference[part], spread[part], dtype)
-        for part in measure.blocks(*reference.shape)
+        _compare(value[part], default[part], reference[part], margin[part], dtype) for part in measure.blocks(*reference.shape)
     ]
     norm, error, default_error, rounded, reach = (torch.cat([getattr(p, n) for p in parts]) for n in _BY_ROW)
-    floor = rounded * (1 + roundings) ** 0.5 + ENSEMBLE_REACH * reach
-    if common.expected.granted is not None:
-        floor = floor + common.expected.granted
+    floor = rounded * (1 + roundings) ** 0.5 + reach
     bound = torch.maximum(NO_WORSE * default_error, floor)
     row = int(torch.nan_to_num(error / bound, nan=0.0, posinf=torch.inf).argmax())
     scale = norm.norm().clamp_min(1e-300)
@@ -65,31 +65,31 @@ class _Compared:
     error: Tensor
     default_error: Tensor
     rounded: Tensor  # of rounding the reference to the output's dtype
-    reach: Tensor  # of the ensemble's spread
+    reach: Tensor  # of what the ensemble spans and the reference grants
     largest: float
     largest_at: int  # flat, in the block
     default_largest: float
     beyond: int
     default_beyond: int
     reach_largest: float
-    reach_count: int  # elements that the ensemble moves by more than a quarter of an ulp
+    reach_count: int  # elements whose margin is more than a quarter of an ulp
 
 
 _BY_ROW = ("norm", "error", "default_error", "rounded", "reach")
 
 
-def _compare(value: Tensor, default: Tensor, reference: Tensor, spread: Tensor, dtype: torch.dtype) -> _Compared:
+def _compare(value: Tensor, default: Tensor, reference: Tensor, margin: Tensor, dtype: torch.dtype) -> _Compared:
     rounding_error = (reference.to(dtype).double() - reference).norm(dim=-1)
     typical = measure.ulp(reference, dtype).norm(dim=-1) * 12**-0.5  # the deviation of a uniform error
     unit = measure.row_ulp(reference, dtype)
     difference, default_difference = (value - reference).abs(), (default - reference).abs()
-    ulps, default_ulps, reach = difference / unit, default_difference / unit, ENSEMBLE_REACH * spread / unit
+    ulps, default_ulps, reach = difference / unit, default_difference / unit, margin / unit
     return _Compared(
         norm=reference.norm(dim=-1),
         error=difference.norm(dim=-1),
         default_error=default_difference.norm(dim=-1),
         rounded=torch.maximum(rounding_error, typical),
-        reach=spread.norm(dim=-1),
+        reach=margin.norm(dim=-1),
         largest=float(ulps.max()),
         largest_at=int(ulps.argmax()),
         default_largest=float(default_ulps.max()),
