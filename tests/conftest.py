@@ -4,11 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.support import Tool, line
 from validate import profiles
 from validate.records import folder as records
 from validate.records.model import Arguments, Line, Machine, Manifest
+
+
+torch.set_num_threads(1)  # a test process a core: more threads would wait for each other
 
 
 @pytest.fixture

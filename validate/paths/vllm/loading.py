@@ -36,7 +36,7 @@ class Entry:
 
 KDA = "vllm/models/kimi_k3/nvidia/ops/third_party/kda/fused_recurrent.py"
 CONVOLUTION = "vllm/model_executor/layers/mamba/ops/causal_conv1d.py"
-GATED_NORM = "vllm/third_party/flash_linear_attention/ops/fused_norm_gate.py"
+GATED_NORM = "vllm/third_party/flash_linear_attention/ops/kda.py"  # nvidia/kda.py imports FusedRMSNormGated from it
 ATTN_RES = "vllm/models/kimi_k3/nvidia/ops/attn_res.py"
 ENTRIES = {
     "convolve": Entry(
@@ -73,6 +73,25 @@ ENTRIES = {
         ),
     ),
 }
+
+# What kda.py imports for prefill, which is not run here.
+PREFILL: dict[str, dict[str, Any]] = {
+    "chunk_delta_h": {"chunk_gated_delta_rule_fwd_h": None},
+    "cumsum": {"chunk_local_cumsum": None},
+    "fused_recurrent": {"fused_recurrent_gated_delta_rule_fwd_kernel": None},
+    "index": {"prepare_chunk_indices": None},
+    "l2norm": {"l2norm_fwd": None},
+    "solve_tril": {"solve_tril": None},
+    "utils": {"FLA_CHUNK_SIZE": 64, "is_amd": False},
+}
+
+
+class _CustomOp:
+    """vLLM's base class of ops with several implementations; here the Triton one is called by its function."""
+
+    @staticmethod
+    def register(name: str) -> Callable[[type], type]:
+        return lambda op: op
 
 
 @dataclass(frozen=True)
@@ -151,12 +170,18 @@ def _modules() -> dict[str, ModuleType]:
         "vllm.platforms": {"current_platform": platform},
         "vllm.triton_utils": {"triton": triton, "tl": tl},
         "vllm.utils": {},
-        "vllm.utils.math_utils": {"cdiv": triton.cdiv, "next_power_of_2": triton.next_power_of_2},
+        "vllm.utils.math_utils": {"cdiv": triton.cdiv, "next_power_of_2": triton.next_power_of_2, "RCP_LN2": None},
+        "vllm.model_executor": {},
+        "vllm.model_executor.custom_op": {"CustomOp": _CustomOp},
         "vllm.third_party": {},
         "vllm.third_party.flash_linear_attention": {},
         "vllm.third_party.flash_linear_attention.ops": {},
-        "vllm.third_party.flash_linear_attention.ops.op": {"exp": lambda x: tl.exp(x), "log": lambda x: tl.log(x)},
-        "vllm.third_party.flash_linear_attention.ops.kda": {"FusedRMSNormGated": None},
+        "vllm.third_party.flash_linear_attention.ops.op": {
+            "exp": lambda x: tl.exp(x),
+            "exp2": lambda x: tl.exp2(x),
+            "log": lambda x: tl.log(x),
+        },
+        **{f"vllm.third_party.flash_linear_attention.ops.{name}": names for name, names in PREFILL.items()},
         "vllm.v1": {},
         "vllm.v1.attention": {},
         "vllm.v1.attention.backends": {},
