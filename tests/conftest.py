@@ -11,7 +11,6 @@ from validate import profiles
 from validate.records import folder as records
 from validate.records.model import Arguments, Line, Machine, Manifest
 
-
 torch.set_num_threads(1)  # a test process a core: more threads would wait for each other
 
 

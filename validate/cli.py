@@ -95,9 +95,7 @@ def faults() -> int:
 
 
 @app.command()
-def bench(
-    profile: ProfileName = None, keyword: Keyword = None, seeds: Seeds = None, output: Output = Path("runs")
-) -> int:
+def bench(profile: ProfileName = None, keyword: Keyword = None, seeds: Seeds = None, output: Output = Path("runs")) -> int:
     """Measures cases per second, and what each stage and each part of it costs."""
     from validate.numerics import bench as benchmark
     from validate.numerics import display, session

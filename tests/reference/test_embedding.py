@@ -59,9 +59,7 @@ def test_shards_add_up_to_the_whole_table(inputs: str, stage: type):
     call = case(inputs).fresh()
     stage()(call)
     expected = out(call).bfloat16()
-    assert torch.equal(
-        call.outputs["out"].view(torch.int16), expected.expand(16, -1, -1).contiguous().view(torch.int16)
-    )
+    assert torch.equal(call.outputs["out"].view(torch.int16), expected.expand(16, -1, -1).contiguous().view(torch.int16))
 
 
 def test_types_of_ids_agree():

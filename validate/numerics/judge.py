@@ -14,21 +14,22 @@ from validate.paths import Subject
 from validate.profiles import Profile
 from validate.reference.points import Member, Point, Points
 
+# The whole step first, since it takes longest; then as a layer runs them.
 STAGES = (
+    "decode_step",
+    "embedding",
+    "attn_res",
+    "input_projection",
     "kda",
+    "mla",
     "o_proj",
     "router",
     "latent_down",
     "experts",
-    "moe_tail",
-    "mla",
     "shared_experts",
+    "moe_tail",
     "dense_mlp",
-    "attn_res",
     "final_norm",
-    "decode_step",
-    "input_projection",
-    "embedding",
     "logits",
 )
 
