@@ -12,7 +12,7 @@ Rounding points read from vLLM 0.33.0: ``specialized_decode/cutedsl/moe/experts.
 approximate instructions of the other path.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
@@ -44,42 +44,41 @@ def reference(call: Call, points: Points) -> dict[str, Expected]:
     x = points(LATENT, i["latent"][:live].double(), 0.0)
     ids = i["ids"][:live].flatten()
     out = torch.empty(ids.numel(), i["latent"].shape[1], dtype=torch.float64)
-    granted = None if callable(hidden_point.rounds(points.path)) else torch.empty_like(out)
+    rules = {hidden_point.rounds(path) for path in ("default", "specialized", "common")}
+    rule = hidden_point.rounds(points.path)
+    granted = None if callable(rule) else torch.empty_like(out)
     for expert in ids.unique().tolist():
         pairs = (ids == expert).nonzero()[:, 0]
         rows = x[pairs // i["ids"].shape[1]]
         activated, error = points.fixed(f"hidden {expert}", partial(_hidden, rows, expert, i))
-        hidden = points(hidden_point, activated, 0.0)
-        rule = hidden_point.rounds(points.path)
-        wide = points.fixed(f"w2 {expert}", partial(_wide, i["w2"], expert))
-        compute = partial(_projected, activated, hidden, error, rule, wide)
-        value, error = points.fixed(f"out {expert} {rule}", compute)
-        out[pairs] = points(OUTPUT, value, error)
+        points(hidden_point, activated, 0.0)  # counted here; what may flip is in the error of the sums
+        sums = points.fixed(f"out {expert}", partial(_sums, activated, error, rules, expert, i))
+        out[pairs] = points(OUTPUT, *sums[rule])
         if granted is not None:
-            granted[pairs] = points.fixed(f"floor {expert}", partial(_floor_shift, activated, wide[0]))
+            granted[pairs] = (sums[mxfp8_floor][0] - sums[None][0]).abs()
     return {"out": Expected(out, (slice(0, out.shape[0]),), roundings=points.rounded, granted=granted)}
 
 
-def _projected(
-    activated: Tensor, hidden: Tensor, error: Tensor, rule: Rounding, wide: tuple[Tensor, Tensor]
-) -> tuple[Tensor, Tensor]:
-    """``hidden`` times W2, and the error of the products: what the sum adds and what flips before it.
+def _sums(
+    activated: Tensor, error: Tensor, rules: Iterable[Rounding], expert: int, i: Mapping[str, Any]
+) -> dict[Rounding, tuple[Tensor, Tensor]]:
+    """FC2 of the hidden values by each rule, and its error: what the sum adds and what flips before it.
 
     A hidden value within ``error`` of the middle of two E4M3 numbers may fall to either side, and a block's largest
     value may change its scale. The displacements that this can cause are added in quadrature: n of them, whatever
     their signs, come to at most the root of n times that, and the ensemble is given three times its width.
     """
-    value, norm = _product(hidden, wide)
-    shift = error
-    if callable(rule):
-        moved = activated.sign() * error
-        shift = torch.maximum((rule(activated + moved) - hidden).abs(), (rule(activated - moved) - hidden).abs())
-    return value, sum_error(norm, hidden.shape[1]) + _product(shift, wide)[1]
-
-
-def _floor_shift(activated: Tensor, weight: Tensor) -> Tensor:
-    """[n, 3584]: how far MXFP8 with a floored scale moves the outputs from those of unrounded hidden values."""
-    return ((mxfp8_floor(activated) - activated) @ weight.T).abs()
+    wide = _wide(i["w2"], expert)
+    moved = activated.sign() * error
+    found: dict[Rounding, tuple[Tensor, Tensor]] = {}
+    for rule in rules:
+        hidden, shift = activated, error
+        if callable(rule):
+            hidden = rule(activated)
+            shift = torch.maximum((rule(activated + moved) - hidden).abs(), (rule(activated - moved) - hidden).abs())
+        value, norm = _product(hidden, wide)
+        found[rule] = value, sum_error(norm, hidden.shape[1]) + _product(shift, wide)[1]
+    return found
 
 
 def _hidden(x: Tensor, expert: int, i: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
@@ -111,7 +110,7 @@ def _wide(weight: Packed, expert: int) -> tuple[Tensor, Tensor]:
     return held.double(), held.float().square()
 
 
-@lru_cache(maxsize=3)
+@lru_cache(maxsize=2)
 def _decoded(weight: Packed) -> Tensor:
     """bf16 [experts, rows, width]: exact, since an E2M1 number has two significant bits."""
     return torch.stack([mxfp4(c, s).bfloat16() for c, s in zip(weight.codes, weight.scales, strict=True)])

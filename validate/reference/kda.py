@@ -89,7 +89,7 @@ def reference(call: Call, points: Points) -> dict[str, Expected]:
     slots, homes = torch.tensor(sorted(states)), torch.tensor(sorted(taps))
     return {
         "out": Expected(out, roundings=points.rounded),
-        "state": Expected(torch.stack([states[s] for s in slots.tolist()]), (slots,)),
+        "state": Expected(torch.stack([states[s] for s in slots.tolist()]), (slots,), roundings=points.rounded),
         "conv": Expected(torch.stack([taps[s] for s in homes.tolist()]), (homes, slice(None), slice(0, q + 2))),
     }
 

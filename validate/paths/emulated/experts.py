@@ -155,6 +155,6 @@ class SpecializedExperts(DefaultExperts):
         return self.accumulate(hidden, self.w2[expert].float())
 
 
-@lru_cache(maxsize=3)
+@lru_cache(maxsize=2)
 def _decoded(weight: Packed) -> Tensor:
     return torch.stack([decode(c, s) for c, s in zip(weight.codes, weight.scales, strict=True)])
