@@ -1,21 +1,21 @@
 """Faults planted in the whole decode step: in its wiring and in the choice of the path."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from torch import Tensor
 
 from validate.faults import fault
 from validate.model.call import Call
 from validate.model.decoding import Step
-from validate.paths.dispatch import Deployment, captured_as
+from validate.paths.dispatch import Deployment, plan
 from validate.paths.emulated.decode_step import Layers, SpecializedDecodeStep
 
 
 @fault("decode_step.prompt-rows-specialized", "a mixed step taken for a pure decode (vLLM 51483: one-token chunk)")
 class PromptRowsSpecialized(SpecializedDecodeStep):  # noqa: D101
     def plan(self, step: Step, deployment: Deployment) -> bool:
-        rows = next((size for size in deployment.graphs if size >= step.live), 0)
-        return captured_as(rows, deployment).specialized
+        return plan(tuple(replace(request, prompt=False) for request in step.requests), deployment).specialized
 
 
 @fault("decode_step.prefix-not-restarted", "prefix kept after the attention of a block-write layer (mutant M25)")
