@@ -149,3 +149,9 @@ class OneRowOfNeighbour(SpecializedMoeTail):  # noqa: D101
 class GammaMissing(SpecializedMoeTail):  # noqa: D101
     def normalise(self, latent: Tensor, i: Mapping[str, Any]) -> Tensor:
         return super().normalise(latent, {**i, "norm": torch.ones_like(i["norm"])})
+
+
+@fault("moe_tail.epsilon-of-another-norm", "1e-6 under the root of the latent norm instead of the layers' 1e-5", subtle=True)
+class EpsilonOfAnotherNorm(SpecializedMoeTail):  # noqa: D101
+    def normalise(self, latent: Tensor, i: Mapping[str, Any]) -> Tensor:
+        return super().normalise(latent, {**i, "eps": 0.1 * i["eps"]})

@@ -33,6 +33,8 @@ def cases(profile: Profile) -> list[Case]:
                     found.append(_case(tp, batch, batch, inputs, seed))
             for n, batch in enumerate((9, 12, 24, 33)):
                 found.append(_case(tp, batch, batch, INPUTS[n], seed))
+            for batch in (2, 16):
+                found.append(_case(tp, batch, batch, "faint", seed))
             # At a step's first layer the mailbox may hold the last step's last layer, of any prepared size.
             for batch, rearm in ((1, 8), (2, 64), (4, 16), (16, 32)):
                 found.append(_case(tp, batch, rearm, "trained", seed))
@@ -49,7 +51,7 @@ def build(case: Case) -> Call:
     ``cancelling``: latent partials and shared rows of 2**24, about 1, -2**24 and about 1 go round the ranks.
     ``sentinel``: routed and shared rows of every third token are (+0, -0) pairs and subnormals. ``sparse``: 16 latent
     channels, exact up to the norm, and squares midway between two bf16: no intermediate is near a boundary, so that
-    each rounding point shows.
+    each rounding point shows. ``faint``: rows so small that the epsilon of the latent norm is felt.
     """
     draws = Draws("moe_tail", case.id)
     tp, batch, rearm = (case.sizes[name] for name in ("tp", "batch", "rearm"))
@@ -64,6 +66,8 @@ def build(case: Case) -> Call:
         weights[:, 0] = 1.0
         routed[:, :, 0, ::3] = large[..., None]
         shared[:, :, ::5] = torch.where(large.abs() > 1, large, shared[:, :, 0])[..., None]
+    if case.inputs == "faint":
+        routed = routed * 2.0**-9
     if case.inputs == "sentinel":
         routed[:, ::3] = 0.0
         weights[:, 0] = 0.5
