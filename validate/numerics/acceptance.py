@@ -80,6 +80,15 @@ def complete(before: Call, after: Call, expected: Mapping[str, Expected | Expect
     return found
 
 
+def inputs_kept(before: Mapping[str, int], after: Mapping[str, int]) -> list[Measurement]:
+    """Inputs that a subject wrote, by torch's counts of in-place writes; nothing for those that it left alone."""
+    return [
+        Measurement(name, "complete", after[name] - before[name], 0, False, "an input was written")
+        for name in before
+        if after[name] != before[name]
+    ]
+
+
 def ranks_agree(name: str, value: Tensor) -> Measurement:
     """``value`` [ranks, ...] must be bitwise equal over ranks."""
     pattern = measure.bits(value)

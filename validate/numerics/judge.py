@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from types import ModuleType
 
+from torch import Tensor
+
 from validate.model.call import Call, Expected, ExpectedChoice
 from validate.numerics import acceptance, comparison
 from validate.numerics.acceptance import Ensemble, Measurement
@@ -67,6 +69,7 @@ def judge(case: Case, subjects: Iterable[Subject]) -> list[Judgement]:
             judgements.append(Judgement(subject.name, (), 0.0, reason))
             continue
         first, second = call.fresh(), call.fresh()
+        versions = _versions(call)
         start = time.perf_counter()
         subject.run(first)
         seconds = time.perf_counter() - start
@@ -74,6 +77,7 @@ def judge(case: Case, subjects: Iterable[Subject]) -> list[Judgement]:
         if subject.path == "default":
             default = default or first
         measurements = _measure(call, first, second, subject, references, None if default is first else default)
+        measurements += acceptance.inputs_kept(versions, _versions(call))
         judgements.append(Judgement(subject.name, tuple(measurements), seconds))
     return judgements
 
@@ -145,3 +149,8 @@ def _measure(
 
 def _stage(name: str) -> ModuleType:
     return importlib.import_module(f"validate.numerics.{name}")
+
+
+def _versions(call: Call) -> dict[str, int]:
+    """How often torch has written each input in place."""
+    return {name: value._version for name, value in call.inputs.items() if isinstance(value, Tensor)}
