@@ -104,7 +104,7 @@ def test_padding_of_the_default_kernel_adds_nothing():
 
     class Plain(DefaultExperts):
         def fc2(self, hidden: torch.Tensor, expert: int) -> torch.Tensor:
-            return hidden @ self.w2[expert].float().T
+            return hidden @ self.weight(self.w2, expert).T
 
     Plain()(plain)
     torch.testing.assert_close(padded.outputs["out"].float(), plain.outputs["out"].float(), rtol=2.0**-7, atol=2.0**-10)
@@ -115,7 +115,7 @@ def test_partition_covers_every_stage_once(regime: int):
     """Cuts of all tiles, put one after the other, are the bounds of a grid that divides the stages evenly."""
     experts = SpecializedExperts()
     experts.tp, experts.regime = 16, regime
-    experts.w2 = torch.empty(1, 1, 192)
+    experts.width = 192
     for count in (16, 40, 41, 97):
         middle = count if count <= 40 else (count * 50 + 99) // 100
         for first, units in ((0, middle), (middle, count - middle)):

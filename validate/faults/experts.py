@@ -8,38 +8,39 @@ from validate.model.microscaling import Packed
 from validate.paths.emulated import situ
 from validate.paths.emulated.arithmetic import chain_sum
 from validate.paths.emulated.experts import STAGE, SpecializedExperts
-from validate.paths.emulated.microscaling import ceil_exponent, decode, floor_exponent, quantise
+from validate.paths.emulated.microscaling import ceil_exponent, floor_exponent, quantise
 
 Unit = tuple[int, Tensor]
 
 
-class _FaultyWeights(SpecializedExperts):
-    """Decodes changed weights, one expert at a time and without keeping them."""
-
-    def decoded(self, weight: Packed) -> Tensor:
-        parts = zip(weight.codes, weight.scales, strict=True)
-        return torch.stack([decode(*self.changed(codes, scales)) for codes, scales in parts])
-
-    def changed(self, codes: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
-
-
 @fault("experts.nibbles-swapped", "MXFP4 elements in the wrong order: the odd one taken from the low nibble")
-class NibblesSwapped(_FaultyWeights):  # noqa: D101 - each fault is described by its decorator
-    def changed(self, codes: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
-        return codes << 4 | codes >> 4, scales
+class NibblesSwapped(SpecializedExperts):  # noqa: D101 - each fault is described by its decorator
+    def weight(self, packed: Packed, expert: int) -> Tensor:
+        return super().weight(packed, expert).unflatten(1, (-1, 2)).flip(2).flatten(1)
 
 
 @fault("experts.scale-off-by-one", "E8M0 bias of 128 instead of 127: every weight half its size")
-class ScaleOffByOne(_FaultyWeights):  # noqa: D101
-    def changed(self, codes: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
-        return codes, scales - 1
+class ScaleOffByOne(SpecializedExperts):  # noqa: D101
+    def weight(self, packed: Packed, expert: int) -> Tensor:
+        return super().weight(packed, expert) * 0.5
+
+
+class _OtherScales(SpecializedExperts):
+    """Blocks that carry another block's scale."""
+
+    def weight(self, packed: Packed, expert: int) -> Tensor:
+        scales = packed.scales[expert]
+        ratio = torch.exp2(self.taken(scales).float() - scales.float())
+        return (super().weight(packed, expert).unflatten(1, (-1, 32)) * ratio[..., None]).flatten(1)
+
+    def taken(self, scales: Tensor) -> Tensor:
+        raise NotImplementedError
 
 
 @fault("experts.scale-of-neighbour", "scale of the next block along K: an interleaved scale layout misread (gap G2)")
-class ScaleOfNeighbour(_FaultyWeights):  # noqa: D101
-    def changed(self, codes: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
-        return codes, scales.roll(-1, 1)
+class ScaleOfNeighbour(_OtherScales):  # noqa: D101
+    def taken(self, scales: Tensor) -> Tensor:
+        return scales.roll(-1, 1)
 
 
 @fault(
@@ -47,11 +48,9 @@ class ScaleOfNeighbour(_FaultyWeights):  # noqa: D101
     "one scale in 112 of W13 and in 12 of W2 is its neighbour's: a ragged last copy",
     subtle=True,
 )
-class LastScaleStale(_FaultyWeights):  # noqa: D101
-    def changed(self, codes: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
-        scales = scales.clone()
-        scales[:, -1] = scales[:, -2]
-        return codes, scales
+class LastScaleStale(_OtherScales):  # noqa: D101
+    def taken(self, scales: Tensor) -> Tensor:
+        return torch.cat([scales[:, :-1], scales[:, -2:-1]], 1)
 
 
 @fault("experts.shard-of-wrong-rank", "W2 columns of another rank's hidden channels")
@@ -193,7 +192,7 @@ class PaddingOfGarbage(SpecializedExperts):  # noqa: D101
         value = super().fc2(hidden, expert)
         width = -hidden.shape[1] % 128
         if width:
-            value = chain_sum(torch.stack([value, hidden[:, :width].flip(1) @ self.w2[expert].float()[:, :width].T]))
+            value = chain_sum(torch.stack([value, hidden[:, :width].flip(1) @ self.weight(self.w2, expert)[:, :width].T]))
         return value
 
 

@@ -33,7 +33,7 @@ class DefaultExperts:
         i = call.inputs
         self.tp, self.regime = call.shape["tp"], call.shape["regime"]
         self.beta, self.linear_beta = i["beta"], i["linear_beta"]
-        self.w13, self.w2 = self.decoded(i["w13"]), self.decoded(i["w2"])
+        self.w13, self.w2, self.width = i["w13"], i["w2"], 2 * i["w2"].codes.shape[2]
         self.x = self.quantise_latent(i["latent"].float())
         units = self.units(i["ids"])
         for index, (expert, pairs) in enumerate(units):
@@ -42,9 +42,9 @@ class DefaultExperts:
             hidden = self.quantise_hidden(self.activate(gate, up))
             call.outputs["out"][pairs] = self.fc2(hidden, expert).to(BF16)
 
-    def decoded(self, weight: Packed) -> Tensor:
-        """bf16 [experts, rows, width] of MXFP4 weights."""
-        return _decoded(weight)
+    def weight(self, packed: Packed, expert: int) -> Tensor:
+        """fp32 [rows, width] of one expert's MXFP4 weight."""
+        return _decoded(packed)[expert].float()
 
     def units(self, ids: Tensor) -> list[tuple[int, Tensor]]:
         """(expert, its pairs 16 token + slot) of every piece of work."""
@@ -57,7 +57,7 @@ class DefaultExperts:
 
     def cuts(self, index: int, count: int) -> list[list[int]]:
         """For each FC1 tile of a unit, the stages at which a new partial sum begins."""
-        return [[] for _ in range(self.w2.shape[2] // TILE)]
+        return [[] for _ in range(self.width // TILE)]
 
     def quantise_latent(self, latent: Tensor) -> Tensor:
         """fp32 [rows, 3584] after MXFP8."""
@@ -65,7 +65,7 @@ class DefaultExperts:
 
     def fc1(self, x: Tensor, expert: int, cuts: list[list[int]]) -> tuple[Tensor, Tensor]:
         """fp32 gate and up, [n, I] each."""
-        gate, up = gemm(x, self.w13[expert].float()).chunk(2, 1)
+        gate, up = gemm(x, self.weight(self.w13, expert)).chunk(2, 1)
         return gate, up
 
     def activate(self, gate: Tensor, up: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class DefaultExperts:
     def fc2(self, hidden: Tensor, expert: int) -> Tensor:
         """fp32 [n, 3584]: hidden channels and weight columns are padded with zeros."""
         padding = (0, -hidden.shape[1] % PADDED)
-        return gemm(torch.nn.functional.pad(hidden, padding), torch.nn.functional.pad(self.w2[expert].float(), padding))
+        return gemm(torch.nn.functional.pad(hidden, padding), torch.nn.functional.pad(self.weight(self.w2, expert), padding))
 
 
 class SpecializedExperts(DefaultExperts):
@@ -103,7 +103,7 @@ class SpecializedExperts(DefaultExperts):
 
     def cuts(self, index: int, count: int) -> list[list[int]]:
         """Restates ``partition`` and experts_runtime.py's grids; the TP16 small batch halves K between two blocks."""
-        tiles = self.w2.shape[2] // TILE
+        tiles = self.width // TILE
         if uses_small_batch(self.tp, self.regime):
             return [[STAGES // 2] if self.tp == 16 else [] for _ in range(tiles)]
         middle = count if count <= 40 else (count * 50 + 99) // 100
@@ -127,7 +127,7 @@ class SpecializedExperts(DefaultExperts):
 
     def fc1(self, x: Tensor, expert: int, cuts: list[list[int]]) -> tuple[Tensor, Tensor]:
         """fp32 gate and up, tile by tile."""
-        weight = self.w13[expert].float().view(2, len(cuts), TILE, -1)
+        weight = self.weight(self.w13, expert).view(2, len(cuts), TILE, -1)
         tiles = [self.tile(x, weight[:, tile].flatten(0, 1), bounds) for tile, bounds in enumerate(cuts)]
         gate, up = torch.stack(tiles, 1).unflatten(2, (2, TILE)).unbind(2)
         return gate.flatten(1), up.flatten(1)
@@ -152,7 +152,7 @@ class SpecializedExperts(DefaultExperts):
 
     def fc2(self, hidden: Tensor, expert: int) -> Tensor:
         """fp32 [n, 3584], one accumulator."""
-        return self.accumulate(hidden, self.w2[expert].float())
+        return self.accumulate(hidden, self.weight(self.w2, expert))
 
 
 @lru_cache(maxsize=2)
