@@ -74,6 +74,9 @@ def start(arguments: Arguments, profile: Profile, output: Path, workers: int, ou
     """A new run with its folder. Bad arguments raise InputError before a folder is made."""
     made = subjects.make(profile, arguments.planted, arguments.vllm_src)
     cases = _cases(arguments, profile)
+    planted = arguments.planted
+    if planted and planted.split(".")[0] not in {case.stage for case in cases}:
+        raise InputError(f"no selected case runs the stage of the planted fault {planted}: it would pass unseen")
     commit, dirty = provenance.commit()
     manifest = Manifest(
         arguments=arguments,
