@@ -15,6 +15,10 @@ from validate.records import folder as records
         (["numerics", "--profile", "nothing.toml"], "cannot read the profile"),
         (["numerics", "-k", "no-such-case"], "selects none"),
         (["numerics", "--plant", "kda.nothing"], "unknown fault 'kda.nothing'"),
+        (
+            ["numerics", "--plant", "attn_res.cross-term-once", "-k", "final_norm/batch4"],
+            "no selected case runs the stage of the planted fault attn_res.cross-term-once",
+        ),
         (["numerics", "--faults", "-k", "no-such-fault"], "selects none"),
         (["numerics", "--output", "/proc/runs"], "cannot write"),
         (["numerics", "--output", "/dev/null"], "cannot write"),

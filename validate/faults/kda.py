@@ -54,8 +54,8 @@ class GateNotRounded(SpecializedKda):  # noqa: D101
 
 @fault("kda.convolution-rounded", "one rounding too many: the convolution's output passes through bf16", subtle=True)
 class ConvolutionRounded(SpecializedKda):  # noqa: D101
-    def convolve(self, window: Tensor, weight: Tensor) -> Tensor:
-        return super().convolve(window, weight).bfloat16().float()
+    def round_convolved(self, activated: Tensor) -> Tensor:
+        return activated.bfloat16().float()
 
 
 @fault("kda.lower-bound-dropped", "gate without its lower bound: softplus form of the other KDA models")

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from validate.paths.dispatch import PREPARED
+
 
 @dataclass(frozen=True)
 class Case:
@@ -18,10 +20,6 @@ class Case:
         """For instance ``kda/tp8-batch16-q1/random/s0``."""
         sizes = "-".join(f"{name}{value}" for name, value in self.sizes.items())
         return f"{self.stage}/{sizes}/{self.inputs}/s{self.seed}"
-
-
-# Row counts with prepared kernels on the specialized path (vLLM 0.33.0, specialized_decode/runtime/providers.py BATCHES).
-PREPARED = (1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64)
 
 
 def prepared_rows(rows: int) -> int:

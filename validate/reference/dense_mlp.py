@@ -11,12 +11,12 @@ import torch
 
 from validate.model.call import Call, Expected
 from validate.reference.points import Point, Points
-from validate.reference.situ import half_error, situ
+from validate.reference.shared_experts import gated_mlp
+from validate.reference.situ import half_error
 
 BF16 = torch.bfloat16
 GATE_UP = Point(BF16, BF16, "bf16 linear layer (model.py); PreparedProjection into the bf16 rows ``gates`` (dense.py)")
 HIDDEN = Point(BF16, BF16, "SituAndMul returns bf16 (activation.py); BFloat16(value) (dense.py)")
-FP32 = Point(None, None, "fp32 accumulation in both paths")
 
 
 def reference(call: Call, points: Points) -> dict[str, Expected]:
@@ -25,10 +25,4 @@ def reference(call: Call, points: Points) -> dict[str, Expected]:
     The default path's SiTU errs less than the specialized one's; the wider bound serves both, so that they share a
     reference. It differs from the other by 2.5 * 2**-24 of the bounded product, where gates are far below zero.
     """
-    i, batch = call.inputs, call.shape["batch"]
-    product, error = points.matmul(i["x"], i["gate_up"])
-    gate, up = points(GATE_UP, product[:batch], error[:batch]).chunk(2, -1)
-    bounds = i["beta"], i["linear_beta"]
-    hidden = points(HIDDEN, situ(gate, up, *bounds), half_error(gate, up, *bounds))
-    partial = points(FP32, *points.matmul(hidden, i["down"]))
-    return {"partial": Expected(partial, roundings=points.rounded)}
+    return gated_mlp(call, points, GATE_UP, HIDDEN, half_error)

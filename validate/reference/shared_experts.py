@@ -7,7 +7,10 @@ Rounding points read from vLLM 0.33.0: ``models/kimi_k3/nvidia/model.py`` (``Kim
 ``moe/small_batch``.
 """
 
+from collections.abc import Callable
+
 import torch
+from torch import Tensor
 
 from validate.model.call import Call, Expected
 from validate.reference.points import Point, Points
@@ -25,10 +28,17 @@ def reference(call: Call, points: Points) -> dict[str, Expected]:
     Inputs: ``x`` [prepared rows, hidden], of which the first ``batch`` are live; ``gate_up`` [2 * width, hidden],
     ``down`` [hidden, width], ``beta``, ``linear_beta``.
     """
+    return gated_mlp(call, points, GATE_UP, HIDDEN, exact_error)
+
+
+def gated_mlp(
+    call: Call, points: Points, gate_up: Point, hidden: Point, situ_error: Callable[[Tensor, Tensor, float, float], Tensor]
+) -> dict[str, Expected]:
+    """The equations with a stage's own points after the first projection and after SiTU, and its own error of SiTU."""
     i, batch = call.inputs, call.shape["batch"]
     product, error = points.matmul(i["x"], i["gate_up"])
-    gate, up = points(GATE_UP, product[:batch], error[:batch]).chunk(2, -1)
+    gate, up = points(gate_up, product[:batch], error[:batch]).chunk(2, -1)
     bounds = i["beta"], i["linear_beta"]
-    hidden = points(HIDDEN, situ(gate, up, *bounds), exact_error(gate, up, *bounds))
-    partial = points(FP32, *points.matmul(hidden, i["down"]))
+    activated = points(hidden, situ(gate, up, *bounds), situ_error(gate, up, *bounds))
+    partial = points(FP32, *points.matmul(activated, i["down"]))
     return {"partial": Expected(partial, roundings=points.rounded)}

@@ -99,11 +99,15 @@ class DefaultKda:
         return window[:, 1 : q + 3]
 
     def convolve(self, window: Tensor, weight: Tensor) -> Tensor:
-        """Activated convolution of [requests, channels, 4], rounded to bf16."""
+        """fp32 activated convolution of [requests, channels, 4], as the recurrence gets it."""
         total = torch.zeros(window.shape[:2])
         for tap in range(4):
             total = fma(window[:, :, tap].float(), weight[:, tap], total)
-        return (total * self.sigmoid(total)).to(BF16).float()
+        return self.round_convolved(total * self.sigmoid(total))
+
+    def round_convolved(self, activated: Tensor) -> Tensor:
+        """The activated convolution as it passes between the two kernels."""
+        return activated.to(BF16).float()
 
     def unit(self, x: Tensor, eps: float) -> Tensor:
         """Each head's vector over its 2-norm."""
@@ -179,12 +183,9 @@ class SpecializedKda(DefaultKda):
             total = fma(a[..., e], b[..., e], total)
         return total
 
-    def convolve(self, window: Tensor, weight: Tensor) -> Tensor:
-        """Activated convolution of [requests, channels, 4], left in fp32."""
-        total = torch.zeros(window.shape[:2])
-        for tap in range(4):
-            total = fma(window[:, :, tap].float(), weight[:, tap], total)
-        return total * self.sigmoid(total)
+    def round_convolved(self, activated: Tensor) -> Tensor:
+        """Stays in fp32."""
+        return activated
 
     def unit(self, x: Tensor, eps: float) -> Tensor:
         """Each head's vector times the reciprocal root of its sum of squares."""
