@@ -121,7 +121,8 @@ def main() -> None:
 
 
 def _refuse(message: str) -> int:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    if message:  # empty where no command was given: the help is printed then
+        print(f"error: {' '.join(message.split())}", file=sys.stderr)
     return 3
 
 

@@ -14,6 +14,8 @@ from validate.records import folder as records
         (["numerics", "--profile", "nothing"], "unknown profile 'nothing'"),
         (["numerics", "--profile", "nothing.toml"], "cannot read the profile"),
         (["numerics", "-k", "no-such-case"], "selects none"),
+        (["numerics", "-k", "kda and"], "something is missing beside and, or, not"),
+        (["numerics", "-k", "kda or not"], "something is missing beside and, or, not"),
         (["numerics", "--plant", "kda.nothing"], "unknown fault 'kda.nothing'"),
         (
             ["numerics", "--plant", "attn_res.cross-term-once", "-k", "final_norm/batch4"],

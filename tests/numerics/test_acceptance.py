@@ -127,6 +127,14 @@ def test_one_bad_row_in_64_fails_its_row_though_the_tensor_passes() -> None:
     assert "no_worse" not in found
 
 
+def test_a_zero_reference_is_compared_absolutely() -> None:
+    reference = torch.zeros(1, 64, dtype=torch.float64)
+    default = reference.to(BF16)
+    found = comparison.no_worse("x", default, certain(reference), 0, default)
+    assert all(m.passed and m.bound < 1 for m in found if m.check.startswith("no_worse"))
+    assert failed(comparison.no_worse("x", default + 1, certain(reference), 0, default)) >= {"no_worse", "largest"}
+
+
 def test_one_wild_element_fails_largest() -> None:
     reference = exact(columns=8192)
     default = reference.to(BF16)

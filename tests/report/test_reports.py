@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from xml.etree import ElementTree as ET
 
-from validate.records.model import Line, Manifest, NotRun
+from validate.records.model import Line, Manifest, Measured, NotRun
 from validate.report import failures, junit, summary
 from validate.report.compare import compare
 from validate.verdict import Verdict
@@ -47,6 +47,23 @@ def test_summary_has_the_verdict_first_and_says_what_ran(manifest: Manifest, mak
     assert "emulated in torch on a CPU" in text
     assert "can not sign off" in text
     assert "- gb300: no such machine" in text
+
+
+def test_summary_says_what_could_not_have_failed(manifest: Manifest, make_line: Make) -> None:
+    checks = [
+        Measured(tensor="state", check="share", figure=0.2, bound=1.5, passed=True),
+        Measured(tensor="out", check="share", figure=0.2, bound=0.4, passed=True),
+        Measured(tensor="out", check="largest", figure=3.0, bound=20.0, passed=True),
+    ]
+    text = summary.render(ended(manifest, Verdict.PASS), [make_line().model_copy(update={"measurements": tuple(checks)})])
+    assert "- share of emulated-default on kda's state, 1 of 1 cases" in text.split("## Could not have failed")[1]
+    assert "| 0.50 | 0.15 |" in text  # the share of its bound that the other tensor's share takes, and the largest error
+    assert "Could not have failed" not in summary.render(ended(manifest, Verdict.PASS), [make_line()])
+
+
+def test_summary_says_that_interpreted_kernels_ran(manifest: Manifest, make_line: Make) -> None:
+    both = manifest.model_copy(update={"subjects": (*manifest.subjects, "vllm-default")})
+    assert "interpreted on a CPU" in summary.render(ended(both, Verdict.PASS), [make_line()])
 
 
 def test_summary_of_a_run_without_end_is_no_pass(manifest: Manifest, make_line: Make) -> None:

@@ -204,3 +204,22 @@ class RowNotRounded(SpecializedMla):  # noqa: D101
 class ValueNotRounded(SpecializedMla):  # noqa: D101
     def round_value(self, value: Tensor) -> Tensor:
         return value
+
+
+@fault("mla.query-epsilon-missing", "the epsilon under the query latent's norm is left out", subtle=True)
+class QueryEpsilonMissing(SpecializedMla):  # noqa: D101
+    def norm_query(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        return super().norm_query(x, weight, 0.0)
+
+
+@fault("mla.row-epsilon-missing", "the epsilon under the key-value latent's norm is left out", subtle=True)
+class RowEpsilonMissing(SpecializedMla):  # noqa: D101
+    def norm_row(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        return super().norm_row(x, weight, 0.0)
+
+
+@fault("mla.subnormals-flushed", "the conversion of queries to E4M3 turns its subnormals into zeros", subtle=True)
+class SubnormalsFlushed(SpecializedMla):  # noqa: D101
+    def quantise_query(self, query: Tensor, i: Inputs) -> Tensor:
+        quantised = super().quantise_query(query, i)
+        return torch.where(quantised.float().abs() < 2.0**-6, 0.0, quantised.float()).to(quantised.dtype)

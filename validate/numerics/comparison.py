@@ -34,7 +34,7 @@ def no_worse(name: str, value: Tensor, common: Ensemble, roundings: int, default
     floor = rounded * (1 + roundings) ** 0.5 + reach
     bound = torch.maximum(NO_WORSE * default_error, floor)
     row = int(torch.nan_to_num(error / bound, nan=0.0, posinf=torch.inf).argmax())
-    scale = norm.norm().clamp_min(1e-300)
+    scale = _relative_to(norm.norm())
     total_bound = torch.maximum(NO_WORSE * default_error.norm(), floor.norm())
     found = [
         Measurement(
@@ -48,13 +48,18 @@ def no_worse(name: str, value: Tensor, common: Ensemble, roundings: int, default
         Measurement(
             name,
             "no_worse_row",
-            float(error[row] / norm[row].clamp_min(1e-300)),
-            float(bound[row] / norm[row].clamp_min(1e-300)),
+            float(error[row] / _relative_to(norm[row])),
+            float(bound[row] / _relative_to(norm[row])),
             bool((error <= bound).all()),
             f"row {row} of {len(error)}, the worst by its bound",
         ),
     ]
     return found + _elements(name, parts, reference.shape, roundings)
+
+
+def _relative_to(norm: Tensor) -> Tensor:
+    """What errors are divided by: the reference's norm, or 1 where the reference is zero."""
+    return norm if norm > 0 else torch.ones_like(norm)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,8 @@ def cases(profile: Profile) -> list[Case]:
                 for n, requests in enumerate((1, 2, 4, 8)):
                     if requests * q <= 32:
                         found.append(_case(tp, requests * q, q, INPUTS[(n + q) % 6], seed))
+            found += [_case(tp, batch, q, "faint", seed) for batch, q in ((2, 1), (6, 1), (16, 1), (8, 4))]
+            found += [_case(tp, batch, q, "small", seed) for batch, q in ((3, 1), (32, 1), (4, 4))]
             # Smaller pages.
             found.append(_case(tp, 2, 1, "boundary", seed, block=32))
             found.append(_case(tp, 8, 1, "peaked", seed, regime=8, block=32))
@@ -77,7 +79,8 @@ def build(case: Case) -> Call:
     ``boundary``: lengths of one row, and around pages and tiles. ``padded``: the last quarter of the requests (at least
     one, but not all) is padding: length 0, slot -1, a NaN gate and a NaN key-value row. ``scaled``: query and key
     scales other than 1. ``peaked``: scores of hundreds, which overflow unless the maximum is subtracted, and whose
-    maximum rises from tile to tile. ``poisoned``: NaN wherever no live row is. ``bf16``: a bf16 cache. ``long``: a few
+    maximum rises from tile to tile. ``faint``: latents so small that the epsilon of their norms is felt. ``small``:
+    queries and keys among E4M3's subnormals. ``poisoned``: NaN wherever no live row is. ``bf16``: a bf16 cache. ``long``: a few
     thousand positions, peaked, too. ``short``: a few positions.
     """
     draws = Draws("mla", case.id)
@@ -98,7 +101,11 @@ def build(case: Case) -> Call:
     x = torch.cat([activation(draws, rows, latent), gate_logits(draws, (rows, heads * K3.v_head))], 1)
     if dead:
         x[-dead * q :, K3.q_lora :] = float("nan")
-    q_norm = weights["q_norm"]
+    if case.inputs == "faint":
+        x[:, :latent] *= 2.0**-9
+    q_norm, kv_norm = weights["q_norm"], weights["kv_norm"]
+    if case.inputs == "small":
+        q_norm, kv_norm = q_norm * 2.0**-8, kv_norm * 2.0**-6
     if case.inputs in ("peaked", "long"):
         q_norm = q_norm * 32
     return Call(
@@ -108,6 +115,7 @@ def build(case: Case) -> Call:
             **weights,
             "x": x,
             "q_norm": q_norm,
+            "kv_norm": kv_norm,
             "slots": cache.slots,
             "table": cache.table,
             "lengths": cache.lengths,

@@ -35,6 +35,15 @@ class Measured(_Record):
             return 0.0 if self.figure == 0 else math.inf
         return self.figure / self.bound
 
+    @property
+    def telling(self) -> bool:
+        """Whether it could have failed: no share exceeds 1, and an error as large as the tensor has lost all of it.
+
+        Such a bound arises where the default path, twice whose error is allowed, is that bad itself, or where fp32 sums
+        in another order are. The ``rounding`` check, which compares with nobody, has none.
+        """
+        return self.check not in ("no_worse", "no_worse_row", "share") or self.bound < 1
+
 
 class Line(_Record):
     """One line of ``measurements.jsonl``: one subject on one case.

@@ -18,6 +18,9 @@ def render(manifest: Manifest, lines: list[Line]) -> str:
         if len(bad) > SHOWN:
             parts.append(f"{len(bad) - SHOWN} more are in measurements.jsonl.")
     parts += ["## Not run", "\n".join(f"- {entry.what}: {entry.why}" for entry in manifest.not_run)]
+    untold = _untold(lines)
+    if untold:
+        parts += ["## Could not have failed", untold]
     parts += ["## Where and by what", _provenance(manifest)]
     return "\n\n".join(parts) + "\n"
 
@@ -31,12 +34,14 @@ def _head(manifest: Manifest, lines: list[Line]) -> str:
     if manifest.arguments.planted:
         text.append(f"The fault `{manifest.arguments.planted}` was planted: this tests the suite and says nothing of the paths.")
     judged = sum(line.judged for line in lines)
+    interpreted = "vllm-default" in manifest.subjects and manifest.runs_on == "emulated"
+    also = "; vllm-default: vLLM's own Triton kernels, interpreted on a CPU" if interpreted else ""
     text.append(
-        f"What ran: **{_KINDS[manifest.runs_on]}**. {done} of {manifest.planned} cases, {judged} judgements, "
+        f"What ran: **{_KINDS[manifest.runs_on]}{also}**. {done} of {manifest.planned} cases, {judged} judgements, "
         f"subjects {', '.join(manifest.subjects)}; {manifest.profile.seeds} seed(s)."
     )
     if manifest.runs_on == "emulated":
-        text.append("An emulated run can not sign off a release: no kernel of vLLM was run.")
+        text.append("An emulated run can not sign off a release: no kernel of vLLM was run on a GPU.")
     return "\n\n".join(text)
 
 
@@ -51,6 +56,16 @@ def _stages(lines: list[Line]) -> str:
     ]
     key = "A check's column is its largest figure as a share of its bound: above 1 fails.\n\n"
     return key + tables.markdown(header, body)
+
+
+def _untold(lines: list[Line]) -> str:
+    found = [
+        f"- {check} of {row.subject} on {row.stage}'s {tensor}, {count} of {row.judged} cases"
+        for row in tables.rows(lines)
+        for (check, tensor), count in row.untold.items()
+    ]
+    why = "Measured, but with a bound of 1 or more, since the default path is as bad, or sums in another order are:\n\n"
+    return why + "\n".join(found) if found else ""
 
 
 def _provenance(manifest: Manifest) -> str:

@@ -9,7 +9,10 @@ from validate.verdict import Verdict
 
 @dataclass
 class Row:
-    """One subject on one stage. ``largest`` holds, by check, the largest figure as a share of its bound."""
+    """One subject on one stage. ``largest`` holds, by check, the largest figure as a share of its bound.
+
+    ``untold`` counts, by check and tensor, the measurements that could not have failed; they are not in ``largest``.
+    """
 
     stage: str
     subject: str
@@ -19,6 +22,7 @@ class Row:
     invalid: int = 0
     seconds: float = 0.0
     largest: dict[str, float] = field(default_factory=dict)
+    untold: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def add(self, line: Line) -> None:
         """Counts one line of this stage and subject."""
@@ -30,6 +34,9 @@ class Row:
         self.failed += line.verdict is Verdict.FAIL
         self.invalid += line.verdict is Verdict.INVALID
         for m in line.measurements:
+            if m.passed and not m.telling:
+                self.untold[m.check, m.tensor] = self.untold.get((m.check, m.tensor), 0) + 1
+                continue
             self.largest[m.check] = max(self.largest.get(m.check, 0.0), m.ratio)
 
     @property
