@@ -1,0 +1,160 @@
+"""The entry points of vLLM that the adapters call, and what of them has moved.
+
+Read from the files without importing them: newer versions rename things often, and a difference should be one line
+before anything runs, on any machine.
+"""
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from validate.paths.vllm.source import VERSION, Source
+
+NVIDIA = "vllm/models/kimi_k3/nvidia"
+CUTEDSL = f"{NVIDIA}/specialized_decode/cutedsl"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A function, or ``Class.method``, of vLLM 0.33.0: its file and its parameters in their order.
+
+    A method's ``self`` or ``cls`` is not among them.
+    """
+
+    file: str
+    name: str
+    parameters: tuple[str, ...]
+
+    @property
+    def module(self) -> str:
+        """What ``Source.module`` imports."""
+        return self.file.removeprefix("vllm/").removesuffix(".py").replace("/", ".")
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A module's constant on whose value an adapter relies."""
+
+    file: str
+    name: str
+    value: object
+
+
+def _entry(file: str, name: str, parameters: str) -> Entry:
+    return Entry(file, name, tuple(parameters.split()))
+
+
+KDA = f"{NVIDIA}/ops/third_party/kda/fused_recurrent.py"
+CONVOLUTION = "vllm/model_executor/layers/mamba/ops/causal_conv1d.py"
+GATED_NORM = "vllm/third_party/flash_linear_attention/ops/kda.py"  # nvidia/kda.py imports FusedRMSNormGated from it
+ATTN_RES = f"{NVIDIA}/ops/attn_res.py"
+PREPARED_KDA, PREPARED_ATTN_RES = f"{CUTEDSL}/kda/prepared.py", f"{CUTEDSL}/attn_res/prepared.py"
+
+# By path and stage. Only parameters that are passed are named: others may come and go.
+DEFAULT: Mapping[str, tuple[Entry | Constant, ...]] = {
+    "kda": (
+        _entry(
+            CONVOLUTION,
+            "causal_conv1d_update",
+            "x conv_state weight bias activation conv_state_indices num_accepted_tokens query_start_loc max_query_len out",
+        ),
+        _entry(
+            KDA,
+            "fused_recurrent_kda_packed_decode",
+            "mixed_qkv raw_g raw_beta A_log dt_bias lower_bound initial_state state_indices out",
+        ),
+        _entry(
+            KDA,
+            "fused_recurrent_kda",
+            "q k v raw_g raw_beta A_log dt_bias lower_bound initial_state cu_seqlens ssm_state_indices num_accepted_tokens out",
+        ),
+        _entry(GATED_NORM, "rms_norm_gated", "x g weight bias activation eps"),
+    ),
+    "attn_res": (
+        _entry(
+            ATTN_RES,
+            "attn_res",
+            "prefix delta blocks norm_weight qk_weight output_norm_weight num_blocks block_write_idx eps output_norm_eps",
+        ),
+    ),
+}
+SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
+    "kda": (
+        _entry(PREPARED_KDA, "PreparedKda.__init__", "attention policies conv_dim_first"),
+        _entry(PREPARED_KDA, "PreparedKda.prepare_caches", "caches"),
+        _entry(PREPARED_KDA, "PreparedKda.run", "projected out caches slots accepted"),
+    ),
+    "attn_res": (
+        _entry(PREPARED_ATTN_RES, "PreparedAttnRes.__init__", "weights key eps"),
+        _entry(PREPARED_ATTN_RES, "PreparedAttnRes.bind_ring", "mailbox"),
+        _entry(PREPARED_ATTN_RES, "PreparedAttnRes.bind_aux", ""),
+        _entry(PREPARED_ATTN_RES, "PreparedAttnRes.run", "delta prefix blocks out aux"),
+        _entry(PREPARED_ATTN_RES, "PreparedAttnRes.run_ring", "prefix blocks out aux"),
+    ),
+}
+
+
+def differences(source: Source, wanted: Iterable[Entry | Constant]) -> list[str]:
+    """One line for each thing that is not as in 0.33.0; empty if all is there."""
+    by_file: dict[str, list[Entry | Constant]] = {}
+    for item in wanted:
+        by_file.setdefault(item.file, []).append(item)
+    found = []
+    for file, items in by_file.items():
+        path = source.root / file
+        if not path.is_file():
+            found.append(f"{file}: there is no such file")
+            continue
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+        except (SyntaxError, UnicodeDecodeError) as error:
+            found.append(f"{file}: cannot be parsed: {error}")
+            continue
+        found += [f"{file}: {line}" for item in items for line in _moved(tree, item)]
+    version, _ = source.version()
+    if found and version != VERSION:
+        found.insert(0, f"vLLM is {version}, the adapters are written for {VERSION}")
+    return found
+
+
+def _moved(tree: ast.Module, item: Entry | Constant) -> list[str]:
+    if isinstance(item, Constant):
+        return _changed(tree, item)
+    scope: ast.Module | ast.ClassDef = tree
+    *owners, name = item.name.split(".")
+    for owner in owners:
+        inner = next((n for n in scope.body if isinstance(n, ast.ClassDef) and n.name == owner), None)
+        if inner is None:
+            return [f"there is no class {owner}"]
+        scope = inner
+    function = next((n for n in scope.body if isinstance(n, ast.FunctionDef) and n.name == name), None)
+    if function is None:
+        return [f"there is no {item.name}"]
+    arguments = function.args
+    there = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    if owners:
+        there = there[1:]
+    lacking = [name for name in item.parameters if name not in there]
+    if lacking:
+        return [f"{item.name} takes no {', '.join(lacking)}, but {', '.join(there) or 'nothing'}"]
+    given = arguments.defaults, arguments.posonlyargs + arguments.args
+    required = [a.arg for a in given[1][: len(given[1]) - len(given[0])]]
+    required += [a.arg for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is None]
+    new = [name for name in required[bool(owners) :] if name not in item.parameters]
+    if new:
+        return [f"{item.name} wants {', '.join(new)}, too"]
+    order = [name for name in there if name in item.parameters]
+    if order != list(item.parameters):
+        return [f"{item.name} takes its parameters in another order: {', '.join(order)}"]
+    return []
+
+
+def _changed(tree: ast.Module, item: Constant) -> list[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == item.name for t in node.targets):
+            try:
+                value = ast.literal_eval(node.value)
+            except ValueError:
+                return [f"{item.name} is no literal any more"]
+            return [] if value == item.value else [f"{item.name} is {value!r}, not {item.value!r}"]
+    return [f"there is no {item.name}"]

@@ -1,0 +1,206 @@
+"""vLLM's Python files: an installed vLLM, an unpacked wheel or a checkout. Nothing of vLLM is copied, built or installed.
+
+An installed vLLM is imported as it is. From a folder, single modules are imported under their own names, without the
+``__init__`` files of the packages above them, which import the engine. What the kernels' files import from the rest of
+vLLM, and what a bare folder lacks (a compiled extension, the detection of the platform), is supplied by the stand-ins
+below, and by nothing else:
+
+- ``platforms``: CUDA as torch finds it, or, interpreted, neither CUDA nor vLLM's CPU build (its kernels are others);
+- ``triton_utils``, ``logger``, ``_custom_ops`` (empty: no compiled kernels), ``model_executor.custom_op``;
+- ``distributed``: a group of this process alone, whose all-reduce returns its argument;
+- ``v1.attention.backends.utils``: the null block's and the padded slot's numbers;
+- names that the KDA file imports for prefill, which is not run here.
+"""
+
+import hashlib
+import importlib
+import importlib.abc
+import importlib.util
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from validate.errors import InputError
+
+VERSION = "0.33.0"
+FLA = "vllm.third_party.flash_linear_attention.ops"
+PREFILL: dict[str, dict[str, Any]] = {
+    "chunk_delta_h": {"chunk_gated_delta_rule_fwd_h": None},
+    "cumsum": {"chunk_local_cumsum": None},
+    "fused_recurrent": {"fused_recurrent_gated_delta_rule_fwd_kernel": None},
+    "index": {"prepare_chunk_indices": None},
+    "l2norm": {"l2norm_fwd": None},
+    "solve_tril": {"solve_tril": None},
+    "utils": {"FLA_CHUNK_SIZE": 64, "is_amd": False, "is_gather_supported": True},
+}
+
+
+class Source:
+    """The files under ``root``, the folder that holds ``vllm/``. Of several in one process, one at a time is active."""
+
+    _active: "Source | None" = None
+
+    def __init__(self, root: Path, *, installed: bool = False, interpreted: bool = False) -> None:
+        self.root, self.installed, self.interpreted = root, installed, interpreted
+        self._modules: dict[str, ModuleType] = {}
+        self._finder = _Finder(root)
+
+    def module(self, name: str) -> ModuleType:
+        """Imports ``vllm.<name>``. InputError says which file does not load."""
+        self._activate()
+        try:
+            return importlib.import_module(f"vllm.{name}")
+        except (ImportError, AttributeError, SyntaxError) as error:
+            raise InputError(f"vllm/{name.replace('.', '/')}.py under {self.root} cannot be loaded: {error}") from error
+
+    def version(self) -> tuple[str, str | None]:
+        """vLLM's version and commit: of the wheel, or of the checkout. Unknown parts are "unknown" and None."""
+        file = self.root / "vllm/_version.py"
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+        version = re.search(r"__version__ = version = '([^']+)'", text)
+        commit = re.search(r"__commit_id__ = commit_id = '([^']+)'", text)
+        return version[1] if version else "unknown", commit[1] if commit else _git_head(self.root)
+
+    def digest(self, file: str) -> str:
+        """The SHA-256 of one of its files, 16 hex digits."""
+        return hashlib.sha256((self.root / file).read_bytes()).hexdigest()[:16]
+
+    def _activate(self) -> None:
+        if self.installed or Source._active is self:
+            return
+        others = {name: module for name, module in sys.modules.items() if name == "vllm" or name.startswith("vllm.")}
+        if others and Source._active is None:
+            raise InputError("vLLM is imported in this process: files of another folder are loaded only without it")
+        for name in others:
+            del sys.modules[name]
+        if Source._active is not None:
+            Source._active._modules = others
+            sys.meta_path.remove(Source._active._finder)
+        sys.meta_path.insert(0, self._finder)
+        sys.modules.update(self._modules or _stand_ins(self.interpreted))
+        Source._active = self
+
+
+@cache
+def opened(folder: Path | None, *, interpreted: bool = False) -> Source:
+    """vLLM's files in ``folder``, or those of the installed vLLM. InputError if there are none."""
+    if folder is not None:
+        if not (folder / "vllm").is_dir():
+            raise InputError(f"no vLLM under {folder}: name the folder that holds vllm/ (an unpacked wheel or a checkout)")
+        return Source(folder.resolve(), interpreted=interpreted)
+    spec = importlib.util.find_spec("vllm")
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError("vLLM is not installed: name an unpacked wheel or a checkout of it with --vllm-src")
+    return Source(Path(spec.submodule_search_locations[0]).parent, installed=True)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds vLLM's modules under one folder; packages are empty."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name.partition(".")[0] != "vllm":
+            return None
+        where = self._root / name.replace(".", "/")
+        if where.is_dir():
+            spec = ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = [str(where)]
+            return spec
+        file = where.with_suffix(".py")
+        return importlib.util.spec_from_file_location(name, file) if file.is_file() else None
+
+
+class _CustomOp:
+    """vLLM's base class of ops with several implementations; here one of them is called by its function."""
+
+    @staticmethod
+    def register(name: str) -> Any:
+        return lambda op: op
+
+
+class _Alone:
+    """A tensor-parallel group of one process."""
+
+    world_size, rank_in_group = 1, 0
+
+    def all_reduce(self, tensor: Any) -> Any:
+        return tensor
+
+
+def _stand_ins(interpreted: bool) -> dict[str, ModuleType]:
+    contents: dict[str, dict[str, Any]] = {
+        "vllm.platforms": {"current_platform": _platform(interpreted)},
+        "vllm.logger": {"init_logger": _logger},
+        "vllm._custom_ops": {},
+        "vllm.distributed": {"get_tp_group": _Alone},
+        "vllm.model_executor.custom_op": {"CustomOp": _CustomOp},
+        "vllm.v1.attention.backends.utils": {"NULL_BLOCK_ID": 0, "PAD_SLOT_ID": -1},
+        **{f"{FLA}.{name}": names for name, names in PREFILL.items()},
+    }
+    if interpreted or importlib.util.find_spec("triton") is not None:
+        contents["vllm.triton_utils"] = _triton(interpreted)
+        if interpreted:
+            tl = contents["vllm.triton_utils"]["tl"]
+            # The interpreter replaces Triton's functions while a kernel runs, so these look them up when called.
+            contents[f"{FLA}.op"] = {
+                "exp": lambda x: tl.exp(x),
+                "exp2": lambda x: tl.exp2(x),
+                "log": lambda x: tl.log(x),
+            }
+    modules = {}
+    for name, attributes in contents.items():
+        modules[name] = ModuleType(name)
+        modules[name].__dict__.update(attributes)
+    return modules
+
+
+def _triton(interpreted: bool) -> dict[str, Any]:
+    if interpreted:
+        importlib.import_module("validate.paths.vllm.interpreter")  # before anything imports Triton
+    import triton
+    import triton.language as tl
+    from triton.language.extra import libdevice
+
+    return {"triton": triton, "tl": tl, "tldevice": libdevice, "HAS_TRITON": True}
+
+
+def _platform(interpreted: bool) -> SimpleNamespace:
+    import torch
+
+    capability = (0, 0) if interpreted or not torch.cuda.is_available() else torch.cuda.get_device_capability()
+    return SimpleNamespace(
+        device_type="cpu" if interpreted else "cuda",
+        is_cpu=lambda: False,
+        is_cuda=lambda: not interpreted,
+        is_rocm=lambda: False,
+        is_xpu=lambda: False,
+        is_arch_support_pdl=lambda: capability[0] >= 9,
+        is_device_capability=lambda wanted: wanted == capability[0] * 10 + capability[1],
+        is_device_capability_family=lambda family: family == capability[0] * 10,
+    )
+
+
+def _logger(name: str) -> logging.Logger:
+    logger = logging.getLogger(name)
+    for level in ("debug", "info", "warning"):
+        setattr(logger, f"{level}_once", lambda *_, **__: None)
+    return logger
+
+
+def _git_head(folder: Path) -> str | None:
+    if not (folder / ".git").exists():  # it may lie in somebody else's repository
+        return None
+    try:
+        done = subprocess.run(["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
