@@ -10,7 +10,8 @@ The checks, in the order of the design's rules:
 ``rounding``    every element lies within half an ulp, and what the ensemble spans, of the path's own reference
 ``choice``      discrete outputs are among the answers that the margins allow
 ``exact``       a stored pattern, such as a mailbox's sentinel, is there bit for bit
-``repeatable``  a second call on equal inputs is bitwise equal
+``repeatable``  a second call on equal inputs is bitwise equal; on a GPU it replays a CUDA graph
+``finished``    a kernel that waits for other ranks ended by its deadline
 """
 
 from collections.abc import Mapping
@@ -33,7 +34,10 @@ STRAY_SHARE = 2.0**-8
 
 @dataclass(frozen=True)
 class Measurement:
-    """One check of one tensor. ``figure`` must not exceed ``bound``."""
+    """One check of one tensor. ``figure`` must not exceed ``bound``.
+
+    ``error``, where the check computes it: the relative 2-norm of the difference to the path's own reference.
+    """
 
     tensor: str
     check: str
@@ -41,6 +45,7 @@ class Measurement:
     bound: float
     passed: bool
     detail: str = ""
+    error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -119,9 +124,11 @@ def rounding(name: str, value: Tensor, own: Ensemble) -> Measurement:
     dtype = value.dtype
     reference, spread = measure.as_rows(own.expected.value), measure.as_rows(own.spread)
     value = measure.as_rows(value)
-    largest, detail = -1.0, ""
+    largest, detail, squares, norm = -1.0, "", 0.0, 0.0
     for part in measure.blocks(*reference.shape):
         v, r, s = value[part], reference[part], spread[part]
+        squares += float((v - r).square().sum())
+        norm += float(r.square().sum())
         half = torch.maximum(measure.ulp(r, dtype), measure.ulp(v, dtype)) / 2
         level = s.square().mean(-1, keepdim=True).sqrt()
         allowed = half + ENSEMBLE_REACH * torch.maximum(s, level)
@@ -134,7 +141,8 @@ def rounding(name: str, value: Tensor, own: Ensemble) -> Measurement:
         if float(ratio.max()) > largest:
             largest = float(ratio.max())
             detail = _neighbourhood(v, r, allowed, int(ratio.argmax()), part.start)
-    return Measurement(name, "rounding", largest, 1.0, largest <= 1.0, detail)
+    error = (squares / norm) ** 0.5 if norm > 0 else squares**0.5
+    return Measurement(name, "rounding", largest, 1.0, largest <= 1.0, detail, error)
 
 
 def choice(name: str, ids: Tensor, expected: ExpectedChoice) -> Measurement:

@@ -8,11 +8,12 @@ from types import ModuleType
 
 from torch import Tensor
 
+from validate.errors import InputError
 from validate.model.call import Call, Expected, ExpectedChoice
 from validate.numerics import acceptance, comparison
 from validate.numerics.acceptance import Ensemble, Measurement
 from validate.numerics.case import Case
-from validate.paths import Subject
+from validate.paths import Stuck, Subject
 from validate.profiles import Profile
 from validate.reference.points import Member, Point, Points
 
@@ -46,9 +47,13 @@ class Judgement:
     missing: str | None = None
 
 
-def cases(profile: Profile, stages: Iterable[str] = STAGES) -> list[Case]:
-    """Every case of the profile, in the order of the stages."""
-    return [case for stage in stages for case in _stage(stage).cases(profile)]
+def cases(profile: Profile, stages: Iterable[str] | None = None) -> list[Case]:
+    """Every case of the profile, or of these stages, in the order of the stages. InputError for an unknown stage."""
+    chosen = stages or profile.stages or STAGES
+    unknown = [stage for stage in chosen if stage not in STAGES]
+    if unknown:
+        raise InputError(f"unknown stage '{unknown[0]}' in profile {profile.name}: the stages are {', '.join(STAGES)}")
+    return [case for stage in chosen for case in _stage(stage).cases(profile)]
 
 
 def build(case: Case) -> Call:
@@ -57,7 +62,10 @@ def build(case: Case) -> Call:
 
 
 def judge(case: Case, subjects: Iterable[Subject]) -> list[Judgement]:
-    """Runs every subject on the case. The default path goes first: the others are compared with it."""
+    """Runs every subject on the case. The default path goes first: the others are compared with it.
+
+    A subject that gets stuck is the last one: nothing more can be run in this process.
+    """
     call = build(case)
     references = _References(call)
     ordered = sorted(subjects, key=lambda subject: subject.path != "default")
@@ -71,9 +79,13 @@ def judge(case: Case, subjects: Iterable[Subject]) -> list[Judgement]:
         first, second = call.fresh(), call.fresh()
         versions = _versions(call)
         start = time.perf_counter()
-        subject.run(first)
-        seconds = time.perf_counter() - start
-        subject.run(second)
+        try:
+            subject.run(first)
+            seconds = time.perf_counter() - start
+            subject.again(second)
+        except Stuck as stuck:
+            hang = Measurement("mailbox", "finished", stuck.armed, 0, False, str(stuck))
+            return [*judgements, Judgement(subject.name, (hang,), time.perf_counter() - start)]
         if subject.path == "default":
             default = default or first
         measurements = _measure(call, first, second, subject, references, None if default is first else default)

@@ -161,7 +161,8 @@ def _not_run(session: Session) -> list[NotRun]:
         found.append(NotRun(what=f"{left} planned cases", why="the run was interrupted"))
     stages = [stage for stage in judge.STAGES if stage not in manifest.stages]
     if stages:
-        found.append(NotRun(what=f"stages {', '.join(stages)}", why=f"-k {manifest.arguments.keyword}"))
+        why = f"-k {manifest.arguments.keyword}" if manifest.arguments.keyword else f"not in profile {manifest.profile.name}"
+        found.append(NotRun(what=f"stages {', '.join(stages)}", why=why))
     elif manifest.arguments.keyword:
         found.append(NotRun(what="cases that the keyword leaves out", why=f"-k {manifest.arguments.keyword}"))
     reasons: dict[tuple[str, str, str], int] = {}

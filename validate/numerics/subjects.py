@@ -1,6 +1,7 @@
 """The subjects of a run, made from their names."""
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from validate import faults
@@ -14,14 +15,13 @@ def make(profile: Profile, planted: str | None = None, vllm_src: str | None = No
     """The subjects that a profile names. InputError for an unknown one.
 
     ``planted`` names a fault that is put into the emulated path it belongs to; the subject keeps its name, so that the
-    run can be compared with a sound one. ``vllm_src``, a folder with vLLM's sources, adds ``vllm-default``.
+    run can be compared with a sound one. ``vllm_src`` is a folder with vLLM's sources, None an installed vLLM; an
+    emulated profile is given ``vllm-default``, interpreted, where the folder is named.
     """
-    made = [_named(name, faults.find(planted) if planted else None) for name in profile.subjects]
-    if vllm_src is None:
-        return made
-    from validate.paths.vllm import VllmDefault  # Triton is not needed without it
-
-    return [*made, VllmDefault(Path(vllm_src))]
+    fault = faults.find(planted) if planted else None
+    emulated = profile.runs_on == "emulated"
+    made = [_named(name, fault, vllm_src, interpreted=emulated) for name in profile.subjects]
+    return [*made, _vllm("default", vllm_src, interpreted=True)] if emulated and vllm_src else made
 
 
 def sound_and_faulty(names: Iterable[str]) -> list[Subject]:
@@ -29,10 +29,21 @@ def sound_and_faulty(names: Iterable[str]) -> list[Subject]:
     return [Emulated("default"), *(faults.find(name).subject() for name in names)]
 
 
-def _named(name: str, planted: faults.Fault | None) -> Subject:
-    path = name.removeprefix("emulated-")
-    if path not in ("default", "specialized") or path == name:
-        raise InputError(f"unknown subject '{name}': this version has emulated-default and emulated-specialized")
+def _named(name: str, planted: faults.Fault | None, vllm_src: str | None, *, interpreted: bool) -> Subject:
+    kind, _, path = name.partition("-")
+    if path not in ("default", "specialized") or kind not in ("emulated", "vllm"):
+        raise InputError(f"unknown subject '{name}': there are emulated- and vllm-, each with default and specialized")
+    if kind == "vllm":
+        if interpreted:
+            raise InputError(f"{name} in an emulated profile: name vLLM's sources by --vllm-src instead")
+        return _vllm(path, vllm_src, interpreted=False)
     if planted is not None and planted.path == path:
         return Emulated(path, {planted.stage: planted.implementation})
     return Emulated(path)
+
+
+@cache
+def _vllm(path: str, folder: str | None, *, interpreted: bool) -> Subject:
+    from validate.paths.vllm import Vllm, source  # Triton is not needed without it
+
+    return Vllm(path, source.opened(Path(folder) if folder else None, interpreted=interpreted))

@@ -27,6 +27,7 @@ class Profile(BaseModel):
     batches: tuple[Rows, ...] = Field(min_length=1, description="rows of plain decode steps")
     queries: tuple[Query, ...] = Field(description="rows a request in verify steps")
     seeds: int = Field(ge=1)
+    stages: tuple[str, ...] | None = Field(default=None, description="the stages that are run; all if not given")
 
 
 def names() -> list[str]:

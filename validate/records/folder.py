@@ -52,14 +52,14 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def write_lines(folder: Path, lines: list[Line]) -> None:
     """``measurements.jsonl`` as a whole."""
-    write(folder, MEASUREMENTS, "".join(line.model_dump_json() + "\n" for line in lines))
+    write(folder, MEASUREMENTS, "".join(line.model_dump_json(exclude_none=True) + "\n" for line in lines))
 
 
 def append(folder: Path, lines: list[Line]) -> None:
     """Further lines of ``measurements.jsonl``, on disk when this returns."""
     try:
         with (folder / MEASUREMENTS).open("a", encoding="utf-8") as file:
-            file.write("".join(line.model_dump_json() + "\n" for line in lines))
+            file.write("".join(line.model_dump_json(exclude_none=True) + "\n" for line in lines))
             file.flush()
     except OSError as error:
         raise _unwritable(folder / MEASUREMENTS, error) from error

@@ -17,7 +17,7 @@ class _Record(BaseModel):
 
 
 class Measured(_Record):
-    """One check of one tensor. ``figure`` must not exceed ``bound``; units: see numerics/acceptance.py."""
+    """One check of one tensor. ``figure`` must not exceed ``bound``; units, and what ``error`` is: numerics/acceptance.py."""
 
     tensor: str
     check: str
@@ -25,6 +25,7 @@ class Measured(_Record):
     bound: float
     passed: bool
     detail: str = ""
+    error: float | None = None
 
     @property
     def ratio(self) -> float:

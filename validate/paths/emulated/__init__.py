@@ -79,6 +79,14 @@ class Emulated:
         reason = getattr(self.stages[call.stage], "missing", None)
         return reason(call) if reason else None
 
+    def polls(self, call: Call) -> bool:
+        """Never: what others write is there before."""
+        return False
+
     def run(self, call: Call) -> None:
         """Runs the stage."""
         self.stages[call.stage]()(call)
+
+    def again(self, call: Call) -> None:
+        """Runs it once more."""
+        self.run(call)

@@ -1,49 +1,65 @@
-"""``vllm-default``: vLLM 0.33.0's own Triton kernels of the default path, interpreted on a CPU.
+"""``vllm-default`` and ``vllm-specialized``: vLLM 0.33.0's own kernels.
 
-Nobody here wrote them. Where they pass, the reference and its rounding points are those of vLLM.
+Nobody here wrote them. On a GPU each runs what that GPU can; on a CPU the default path's Triton kernels are interpreted,
+and where they pass, the reference and its rounding points are those of vLLM.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
+from validate.errors import InputError
 from validate.model.call import Call
-from validate.paths.vllm import loading
-from validate.paths.vllm.attn_res import VllmAttnRes
-from validate.paths.vllm.kda import VllmKda
+from validate.paths.vllm import attn_res, entries, kda
+from validate.paths.vllm.adapter import Adapter
+from validate.paths.vllm.source import Source
+
+ADAPTERS: Mapping[str, Mapping[str, Adapter]] = {
+    "default": {"kda": kda.DefaultKda(), "attn_res": attn_res.DefaultAttnRes()},
+    "specialized": {"kda": kda.SpecializedKda(), "attn_res": attn_res.SpecializedAttnRes()},
+}
+ENTRIES = {"default": entries.DEFAULT, "specialized": entries.SPECIALIZED}
 
 
-class Stage(Protocol):
-    """A stage's adapter."""
+class Vllm:
+    """One path's stages by vLLM's kernels: on this process's GPU, or interpreted if ``source`` is."""
+
+    def __init__(self, path: str, source: Source) -> None:
+        self.path, self.name = path, f"vllm-{path}"
+        self._source, self._adapters = source, ADAPTERS[path]
+        moved = entries.differences(source, [entry for stage in ENTRIES[path].values() for entry in stage])
+        if moved:
+            raise InputError("\n".join(["vLLM's entry points are not those that the adapters call:", *moved]))
+        for file in dict.fromkeys(entry.file for stage in ENTRIES[path].values() for entry in stage):
+            source.module(entries.module_of(file))  # what does not load is refused before anything is judged
+        self._gpu = None
+        if not source.interpreted:
+            from validate.paths.vllm.device import Gpu
+
+            self._gpu = Gpu()
 
     def missing(self, call: Call) -> str | None:
-        """Why it cannot run this call; None if it can."""
+        """Stages without an adapter, and calls that the adapter cannot run."""
+        if call.stage not in self._adapters:
+            return "no adapter runs its kernels here"
+        return self._adapters[call.stage].missing(call, self._source)
 
-    def __call__(self, call: Call, kernels: loading.Kernels) -> None:
-        """Runs it."""
-
-
-STAGES: Mapping[str, Stage] = {"kda": VllmKda(), "attn_res": VllmAttnRes()}
-
-
-class VllmDefault:
-    """Runs the stages whose default kernels are written in Triton. ``source`` is the folder that holds ``vllm/``."""
-
-    name = "vllm-default"
-    path = "default"
-
-    def __init__(self, source: Path) -> None:
-        self._kernels = loading.load(source.resolve())
-
-    def missing(self, call: Call) -> str | None:
-        """Stages whose kernels are not Triton's, and calls that take the interpreter too long."""
-        if call.stage not in STAGES:
-            return "its default kernels are compiled, or not of one stage alone"
-        return STAGES[call.stage].missing(call)
+    def polls(self, call: Call) -> bool:
+        """Whether its kernels wait for other ranks, and may wait for ever."""
+        return self._gpu is not None and call.inputs.get("delta", 0) is None
 
     def run(self, call: Call) -> None:
-        """Runs the stage. What overflows does so silently, as on a GPU."""
+        """Runs the stage. What overflows in the interpreter does so silently, as on a GPU."""
+        adapter = self._adapters[call.stage]
+        if self._gpu is not None:
+            self._gpu.run(adapter, call, self._source)
+            return
         with np.errstate(all="ignore"):
-            STAGES[call.stage](call, self._kernels)
+            adapter.prepare(call, self._source).launch()
+
+    def again(self, call: Call) -> None:
+        """On a GPU the replay of a CUDA graph, with late mailboxes."""
+        if self._gpu is None:
+            self.run(call)
+        else:
+            self._gpu.replay(self._adapters[call.stage], call, self._source)

@@ -7,6 +7,7 @@ before anything runs, on any machine.
 import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from validate.paths.vllm.source import VERSION, Source
 
@@ -24,11 +25,6 @@ class Entry:
     file: str
     name: str
     parameters: tuple[str, ...]
-
-    @property
-    def module(self) -> str:
-        """What ``Source.module`` imports."""
-        return self.file.removeprefix("vllm/").removesuffix(".py").replace("/", ".")
 
 
 @dataclass(frozen=True)
@@ -92,6 +88,16 @@ SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
         _entry(PREPARED_ATTN_RES, "PreparedAttnRes.run_ring", "prefix blocks out aux"),
     ),
 }
+
+
+def imported(source: Source, file: str, name: str) -> Any:
+    """The function or class ``name`` of one of vLLM's files."""
+    return getattr(source.module(module_of(file)), name)
+
+
+def module_of(file: str) -> str:
+    """What ``Source.module`` imports for one of vLLM's files."""
+    return file.removeprefix("vllm/").removesuffix(".py").replace("/", ".")
 
 
 def differences(source: Source, wanted: Iterable[Entry | Constant]) -> list[str]:

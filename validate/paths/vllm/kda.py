@@ -1,16 +1,25 @@
-"""KDA by vLLM's own kernels: ``causal_conv1d_update``, the packed decode or verify recurrence, the gated norm."""
+"""KDA by vLLM's own kernels.
+
+Default: ``causal_conv1d_update``, the packed decode or verify recurrence and the gated norm, in Triton, as at TP 16;
+specialized: ``PreparedKda``, one kernel in CuTe DSL.
+"""
+
+from types import SimpleNamespace
 
 import torch
 
 from validate.model.call import Call
-from validate.paths.vllm.loading import Kernels
+from validate.model.dimensions import K3
+from validate.paths.vllm.adapter import Prepared
+from validate.paths.vllm.entries import CONVOLUTION, GATED_NORM, KDA, PREPARED_KDA, imported
+from validate.paths.vllm.source import Source
 
 # Thread blocks times tokens that the interpreter gets through in about three seconds: those of a verify step hold fewer
 # rows of the state.
 MOST_BLOCKS, MOST_VERIFY_BLOCKS = 400, 800
 
 
-class VllmKda:
+class DefaultKda:
     """``_forward`` of models/kimi_k3/nvidia/kda.py (vLLM 0.33.0) for a batch of decode or of verify requests.
 
     The gate's projection is a bf16 linear layer, hence torch's. vLLM gives padded slots the null slot; the convolution
@@ -18,45 +27,105 @@ class VllmKda:
     are. The attention output begins as zeros: the verify kernel leaves the later rows of a padded request as they were.
     """
 
-    def missing(self, call: Call) -> str | None:
+    step = ("x", "gate", "f_a", "beta", "slots", "accepted")
+
+    def missing(self, call: Call, source: Source) -> str | None:
         """Calls that would take the interpreter minutes."""
+        if not source.interpreted:
+            return None
         blocks, most = thread_blocks(call), MOST_BLOCKS if call.shape["q"] == 1 else MOST_VERIFY_BLOCKS
         return f"{blocks} thread blocks: Triton's interpreter is run up to {most}" if blocks > most else None
 
-    def __call__(self, call: Call, kernels: Kernels) -> None:
-        """Runs the stage; ``reference.kda.reference`` says what the tensors are."""
-        i = call.inputs
+    def prepare(self, call: Call, source: Source) -> Prepared:
+        """``reference.kda.reference`` says what the tensors are."""
+        i, q = call.inputs, call.shape["q"]
+        convolve = imported(source, CONVOLUTION, "causal_conv1d_update")
+        decode = imported(source, KDA, "fused_recurrent_kda_packed_decode")
+        verify = imported(source, KDA, "fused_recurrent_kda")
+        gated_norm = imported(source, GATED_NORM, "rms_norm_gated")
         heads, dim = i["a_log"].numel(), i["norm"].numel()
-        attended = torch.zeros(1, len(i["x"]), heads, dim, dtype=i["x"].dtype)
-        convolved = torch.zeros_like(i["x"])
-        taps = {
-            "activation": "silu",
-            "conv_state_indices": i["slots"][:, 0].clamp_min(0).contiguous(),
-            "out": convolved,
-        }
-        recurrence = {
-            "raw_g": torch.nn.functional.linear(i["f_a"], i["f_b"]).view(attended.shape),
-            "raw_beta": i["beta"][None],
-            "A_log": i["a_log"],
-            "dt_bias": i["dt_bias"],
-            "lower_bound": i["lower_bound"],
-            "initial_state": call.buffers["state"],
-            "out": attended,
-        }
-        if call.shape["q"] == 1:
-            kernels.convolve(i["x"], call.buffers["conv"], i["conv_weight"], None, **taps)
-            kernels.decode(mixed_qkv=convolved, state_indices=i["slots"][:, 0].contiguous(), **recurrence)
-        else:
-            q = call.shape["q"]
-            starts = torch.arange(0, len(i["x"]) + 1, q, dtype=torch.int32)
-            taps |= {"num_accepted_tokens": i["accepted"], "query_start_loc": starts, "max_query_len": q}
-            kernels.convolve(i["x"], call.buffers["conv"], i["conv_weight"], None, **taps)
-            query, key, value = (part.view(attended.shape) for part in convolved.split(heads * dim, -1))
-            recurrence |= {"cu_seqlens": starts, "ssm_state_indices": i["slots"], "num_accepted_tokens": i["accepted"]}
-            kernels.verify(q=query, k=key, v=value, **recurrence)
-        gate = i["gate"].view(attended.shape[1:])
-        normed = kernels.gated_norm(attended[0], gate, i["norm"], None, "sigmoid", eps=i["norm_eps"])
-        call.outputs["out"].copy_(normed.view(len(i["x"]), -1))
+        starts = torch.arange(0, len(i["x"]) + 1, q, dtype=torch.int32, device=i["x"].device)
+
+        def launch() -> None:
+            attended = torch.zeros(1, len(i["x"]), heads, dim, dtype=i["x"].dtype, device=i["x"].device)
+            convolved = torch.zeros_like(i["x"])
+            taps = {
+                "activation": "silu",
+                "conv_state_indices": i["slots"][:, 0].clamp_min(0).contiguous(),
+                "out": convolved,
+            }
+            recurrence = {
+                "raw_g": torch.nn.functional.linear(i["f_a"], i["f_b"]).view(attended.shape),
+                "raw_beta": i["beta"][None],
+                "A_log": i["a_log"],
+                "dt_bias": i["dt_bias"],
+                "lower_bound": i["lower_bound"],
+                "initial_state": call.buffers["state"],
+                "out": attended,
+            }
+            if q == 1:
+                convolve(i["x"], call.buffers["conv"], i["conv_weight"], None, **taps)
+                decode(mixed_qkv=convolved, state_indices=i["slots"][:, 0].contiguous(), **recurrence)
+            else:
+                taps |= {"num_accepted_tokens": i["accepted"], "query_start_loc": starts, "max_query_len": q}
+                convolve(i["x"], call.buffers["conv"], i["conv_weight"], None, **taps)
+                query, key, value = (part.view(attended.shape) for part in convolved.split(heads * dim, -1))
+                recurrence |= {"cu_seqlens": starts, "ssm_state_indices": i["slots"], "num_accepted_tokens": i["accepted"]}
+                verify(q=query, k=key, v=value, **recurrence)
+            gate = i["gate"].view(attended.shape[1:])
+            normed = gated_norm(attended[0], gate, i["norm"], None, "sigmoid", eps=i["norm_eps"])
+            call.outputs["out"].copy_(normed.view(len(i["x"]), -1))
+
+        return Prepared(launch)
+
+
+class SpecializedKda:
+    """``PreparedKda`` as ``Attention`` of specialized_decode/runtime/providers.py prepares and calls it. SM90 and later."""
+
+    step = DefaultKda.step
+
+    def missing(self, call: Call, source: Source) -> str | None:
+        """Other head counts than TP 8's and 16's, and kernels of other sizes than the rows that they run."""
+        if call.inputs["a_log"].numel() not in (12, 6):
+            return "the specialized path needs 8 or 16 ranks"
+        if call.shape["regime"] != call.shape["batch"]:
+            return "a kernel is compiled for the rows that it runs"
+        return None
+
+    def prepare(self, call: Call, source: Source) -> Prepared:
+        """``reference.kda.reference`` says what the tensors are. The packed row is [q k v, output gate, F_A, beta, padding]."""
+        i, q, rows = call.inputs, call.shape["q"], call.shape["batch"]
+        heads, dim = i["a_log"].numel(), i["norm"].numel()
+        pitch = K3.kda_projection_rows(K3.heads // heads)
+        attention = SimpleNamespace(
+            conv1d=SimpleNamespace(weight=i["conv_weight"][:, None], bias=None),
+            dt_bias=i["dt_bias"],
+            A_log=i["a_log"],
+            f_b_proj=SimpleNamespace(weight=i["f_b"]),
+            o_norm=SimpleNamespace(weight=i["norm"], eps=i["norm_eps"]),
+            gate_lower_bound=i["lower_bound"],
+        )
+        policies = {rows: (pitch, gate_mode(heads, rows))} if q == 1 else {(rows // q, q): (pitch, int(heads == 12))}
+        caches = (call.buffers["conv"], call.buffers["state"])
+        kernel = imported(source, PREPARED_KDA, "PreparedKda")(attention, policies, True).prepare_caches(caches)
+        projected = torch.zeros(rows, pitch, dtype=i["x"].dtype, device=i["x"].device)
+        packed = projected[:, : 4 * heads * dim + dim + heads]
+
+        def launch() -> None:
+            packed.copy_(torch.cat([i["x"], i["gate"], i["f_a"], i["beta"]], 1))
+            if q == 1:
+                kernel.run(projected, call.outputs["out"], caches=caches, slots=i["slots"][:, 0])
+            else:
+                kernel.run(projected, call.outputs["out"], caches=caches, slots=i["slots"], accepted=i["accepted"])
+
+        return Prepared(launch)
+
+
+def gate_mode(heads: int, rows: int) -> int:
+    """How F_B is multiplied: by the rows at TP 8, always alike at TP 16 (providers.py, ``Attention``)."""
+    if heads == 6:
+        return 0
+    return 1 if rows == 1 else 2 if rows <= 8 else 0
 
 
 def thread_blocks(call: Call) -> int:

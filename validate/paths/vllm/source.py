@@ -61,7 +61,7 @@ class Source:
             raise InputError(f"vllm/{name.replace('.', '/')}.py under {self.root} cannot be loaded: {error}") from error
 
     def version(self) -> tuple[str, str | None]:
-        """vLLM's version and commit: of the wheel, or of the checkout. Unknown parts are "unknown" and None."""
+        """The version and commit of vLLM: of the wheel, or of the checkout. Unknown parts are "unknown" and None."""
         file = self.root / "vllm/_version.py"
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
         version = re.search(r"__version__ = version = '([^']+)'", text)
@@ -90,7 +90,7 @@ class Source:
 
 @cache
 def opened(folder: Path | None, *, interpreted: bool = False) -> Source:
-    """vLLM's files in ``folder``, or those of the installed vLLM. InputError if there are none."""
+    """The files of vLLM in ``folder``, or those of the installed vLLM. InputError if there are none."""
     if folder is not None:
         if not (folder / "vllm").is_dir():
             raise InputError(f"no vLLM under {folder}: name the folder that holds vllm/ (an unpacked wheel or a checkout)")

@@ -1,0 +1,36 @@
+"""What an adapter of a stage is: it turns a call into a launch of vLLM's kernels."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from validate.model.call import Call
+from validate.paths.vllm.source import Source
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """``launch`` runs the stage on the current stream, as often as it is called, with what the call's tensors then hold.
+
+    ``mailboxes`` are the parts [slots, rows, width] of mailboxes that a launch polls: other ranks' writes, which may
+    arrive after it began.
+    """
+
+    launch: Callable[[], None]
+    mailboxes: tuple[Tensor, ...] = ()
+
+
+class Adapter(Protocol):
+    """One path's kernels of one stage."""
+
+    @property
+    def step(self) -> tuple[str, ...]:
+        """The inputs that differ from step to step; the others are weights."""
+
+    def missing(self, call: Call, source: Source) -> str | None:
+        """Why it cannot run this call, in a few words; None if it can."""
+
+    def prepare(self, call: Call, source: Source) -> Prepared:
+        """Compiles and binds what the step needs. The call's tensors are where they will be when it runs."""

@@ -1,0 +1,164 @@
+"""Calls on a GPU: to it and back, late mailboxes, CUDA graphs, and a deadline for kernels that poll."""
+
+import os
+import random
+import time
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from validate.errors import InputError
+from validate.model.call import Call
+from validate.numerics import measure
+from validate.paths import Stuck
+from validate.paths.vllm.adapter import Adapter, Prepared
+from validate.paths.vllm.source import Source
+
+DEADLINE = 20.0  # seconds from a launch to its end: stages take microseconds, their first run some seconds
+SENTINEL = -0x80000000  # the 32-bit word (+0, -0) of an armed mailbox (cutedsl/common/mailbox.py)
+COLUMNS = 1024  # of a mailbox's row that a producer writes at a time
+MOST_CYCLES = 40_000  # that a producer waits before a write: some 20 microseconds
+STREAMS = 4
+
+
+class Gpu:
+    """The GPU of this process: that of the pytest-xdist worker, in turn, or the first."""
+
+    def __init__(self) -> None:
+        # A kernel that is loaded while another one polls waits for it, and so for ever.
+        os.environ["CUDA_MODULE_LOADING"] = "EAGER"
+        if not torch.cuda.is_available():
+            raise InputError("this profile runs vLLM's kernels on a GPU, and torch finds none: use --profile cpu")
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        self.device = torch.device("cuda", worker % torch.cuda.device_count())
+        torch.cuda.set_device(self.device)
+        self._streams = [torch.cuda.Stream() for _ in range(STREAMS)]
+        self._host: dict[tuple[int, ...], Tensor] = {}
+        self._warm()
+
+    def run(self, adapter: Adapter, call: Call, source: Source) -> None:
+        """One launch, with every mailbox full."""
+        there = self._moved(call)
+        prepared = adapter.prepare(there, source)
+        self._host_side(prepared)
+        prepared.launch()
+        self._finish(prepared)
+        _returned(there, call)
+
+    def replay(self, adapter: Adapter, call: Call, source: Source) -> None:
+        """The replay of a CUDA graph, with mailboxes that are filled by other streams while it runs.
+
+        It is captured with other inputs than it is replayed with (zeros, hence null slots, too), so that a value that
+        was read at the time of capture shows.
+        """
+        there = self._moved(call)
+        prepared = adapter.prepare(there, source)
+        self._host_side(prepared)
+        written = {**there.outputs, **there.buffers}
+        before = {name: tensor.clone() for name, tensor in written.items()}
+        step = {name: there.inputs[name] for name in adapter.step if there.inputs[name] is not None}
+        inputs = {name: tensor.clone() for name, tensor in step.items()}
+        prepared.launch()  # everything is compiled and loaded before the capture
+        self._finish(prepared)
+        for tensor in step.values():
+            tensor.zero_()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            prepared.launch()
+        for name, tensor in step.items():
+            tensor.copy_(inputs[name])
+        for name, tensor in written.items():
+            tensor.copy_(before[name])
+        full = [box.clone() for box in prepared.mailboxes]
+        for box in prepared.mailboxes:
+            box.view(torch.int32).fill_(SENTINEL)
+        torch.cuda.synchronize()
+        graph.replay()
+        self._deliver(prepared.mailboxes, full, random.Random(repr(sorted(call.shape.items()))))
+        self._finish(prepared)
+        _returned(there, call)
+
+    def _moved(self, call: Call) -> Call:
+        def move(value: object) -> object:
+            return value.to(self.device) if isinstance(value, Tensor) else value
+
+        inputs = {name: move(value) for name, value in call.inputs.items()}
+        outputs = {name: tensor.to(self.device) for name, tensor in call.outputs.items()}
+        buffers = {name: tensor.to(self.device) for name, tensor in call.buffers.items()}
+        return replace(call, inputs=inputs, outputs=outputs, buffers=buffers)
+
+    def _deliver(self, boxes: tuple[Tensor, ...], contents: list[Tensor], order: random.Random) -> None:
+        """Writes the contents in random order and with random delays, each 16 bytes by one store."""
+        pieces = [
+            (box[slot, row, start : start + COLUMNS], full[slot, row, start : start + COLUMNS])
+            for box, full in zip(boxes, contents, strict=True)
+            for slot in range(box.shape[0])
+            for row in range(box.shape[1])
+            for start in range(0, box.shape[2], COLUMNS)
+        ]
+        order.shuffle(pieces)
+        for target, piece in pieces:
+            with torch.cuda.stream(order.choice(self._streams)):
+                torch.cuda._sleep(order.randrange(MOST_CYCLES))
+                _store(target, piece)
+
+    def _host_side(self, prepared: Prepared) -> None:
+        """Pinned memory for a look at the mailboxes: to allocate it would wait for a kernel that polls."""
+        for box in prepared.mailboxes:
+            shape = tuple(box.shape)
+            if shape not in self._host:
+                self._host[shape] = torch.empty(shape, dtype=box.dtype, pin_memory=True)
+
+    def _finish(self, prepared: Prepared) -> None:
+        events = []
+        for stream in (torch.cuda.current_stream(), *self._streams):
+            events.append(torch.cuda.Event())
+            events[-1].record(stream)
+        end = time.monotonic() + DEADLINE
+        while not all(event.query() for event in events):
+            if time.monotonic() > end:
+                raise Stuck(*self._armed(prepared))
+            time.sleep(0.0005)
+
+    def _armed(self, prepared: Prepared) -> tuple[int, str]:
+        """How many 16-byte fragments are still armed, and which slots hold them: what a kernel that polls waits for."""
+        total, slots = 0, []
+        for box in prepared.mailboxes:
+            host = self._host[tuple(box.shape)]
+            stream = torch.cuda.Stream()
+            with torch.cuda.stream(stream):
+                for slot in range(len(box)):  # contiguous copies: they need no kernel
+                    host[slot].copy_(box[slot], non_blocking=True)
+            stream.synchronize()
+            armed = (host.view(torch.int32).unflatten(-1, (-1, 4)) == SENTINEL).any(-1)
+            total += int(armed.sum())
+            slots += [f"slot {n}: {int(one.sum())} of {one.numel()}" for n, one in enumerate(armed) if one.any()]
+        where = "; fragments still armed: " + ", ".join(slots) if slots else ""
+        return total, f"did not end within {DEADLINE:.0f} s{where}"
+
+    def _warm(self) -> None:
+        """Loads the producers' kernels."""
+        one = torch.zeros(COLUMNS, dtype=torch.bfloat16, device=self.device)
+        for stream in self._streams:
+            with torch.cuda.stream(stream):
+                torch.cuda._sleep(1)
+                _store(one, one.clone())
+        torch.cuda.synchronize()
+
+
+def _store(target: Tensor, source: Tensor) -> None:
+    target.view(torch.complex128).copy_(source.view(torch.complex128))
+
+
+def _returned(there: Call, call: Call) -> None:
+    """Brings back what was written. An input that was written is written here, too, where it is noticed."""
+    for name, tensor in there.outputs.items():
+        call.outputs[name].copy_(tensor)
+    for name, tensor in there.buffers.items():
+        call.buffers[name].copy_(tensor)
+    for name, value in there.inputs.items():
+        if isinstance(value, Tensor):
+            back = value.cpu()
+            if not torch.equal(measure.bits(back), measure.bits(call.inputs[name])):
+                call.inputs[name].copy_(back)
