@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from validate import faults
 from validate.errors import InputError
 from validate.paths import Subject
 from validate.paths.emulated import Emulated
 from validate.profiles import Profile
+from validate.records.model import VllmFiles
 
 
 def make(profile: Profile, planted: str | None = None, vllm_src: str | None = None) -> list[Subject]:
@@ -27,6 +29,19 @@ def make(profile: Profile, planted: str | None = None, vllm_src: str | None = No
 def sound_and_faulty(names: Iterable[str]) -> list[Subject]:
     """The sound default path and the faults of these names, each as a subject named after it."""
     return [Emulated("default"), *(faults.find(name).subject() for name in names)]
+
+
+def vllm_files(made: Iterable[Subject]) -> VllmFiles | None:
+    """Which vLLM the subjects run; None if none does."""
+    found = [subject.files() for subject in made if isinstance(subject, _RunsVllm)]
+    if not found:
+        return None
+    return found[0].model_copy(update={"files": {name: digest for one in found for name, digest in one.files.items()}})
+
+
+@runtime_checkable
+class _RunsVllm(Protocol):
+    def files(self) -> VllmFiles: ...
 
 
 def _named(name: str, planted: faults.Fault | None, vllm_src: str | None, *, interpreted: bool) -> Subject:

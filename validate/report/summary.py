@@ -2,6 +2,8 @@
 
 from validate.records.model import Line, Manifest
 from validate.report import failures, tables
+from validate.report.agreement import pairs
+from validate.report.agreement import render as render_pairs
 from validate.verdict import Verdict
 
 SHOWN = 20  # failing cases written out; measurements.jsonl holds them all
@@ -17,6 +19,10 @@ def render(manifest: Manifest, lines: list[Line]) -> str:
         parts += [f"```text\n{failures.describe(manifest, line)}\n```" for line in bad[:SHOWN]]
         if len(bad) > SHOWN:
             parts.append(f"{len(bad) - SHOWN} more are in measurements.jsonl.")
+    agreement = pairs(lines)
+    if agreement:
+        key = "Relative 2-norm errors of vLLM's kernels as multiples of the emulated ones on the same inputs:\n\n"
+        parts += ["## Emulation beside vLLM", key + render_pairs(agreement)]
     parts += ["## Not run", "\n".join(f"- {entry.what}: {entry.why}" for entry in manifest.not_run)]
     untold = _untold(lines)
     if untold:
@@ -78,6 +84,14 @@ def _provenance(manifest: Manifest) -> str:
             f"- {machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.system}",
             f"- commit {commit}, source {manifest.source}",
             f"- {', '.join(f'{name} {version}' for name, version in manifest.versions.items())}",
+            *_vllm(manifest),
             f"- arguments {manifest.arguments.model_dump_json(exclude_none=True)}",
         ]
     )
+
+
+def _vllm(manifest: Manifest) -> list[str]:
+    if manifest.vllm is None:
+        return []
+    found = manifest.vllm
+    return [f"- vLLM {found.version}, commit {found.commit or 'unknown'}, {len(found.files)} files (digests in manifest.json)"]
