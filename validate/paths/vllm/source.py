@@ -85,13 +85,14 @@ class Source:
         others = {name: module for name, module in sys.modules.items() if name == "vllm" or name.startswith("vllm.")}
         if others and Source._active is None:
             raise InputError("vLLM is imported in this process: files of another folder are loaded only without it")
+        modules = self._modules or _stand_ins(self.interpreted)
         for name in others:
             del sys.modules[name]
         if Source._active is not None:
             Source._active._modules = others
             sys.meta_path.remove(Source._active._finder)
         sys.meta_path.insert(0, self._finder)
-        sys.modules.update(self._modules or _stand_ins(self.interpreted))
+        sys.modules.update(modules)
         Source._active = self
 
 
@@ -163,7 +164,7 @@ def _stand_ins(interpreted: bool) -> dict[str, ModuleType]:
                 "exp2": lambda x: tl.exp2(x),
                 "log": lambda x: tl.log(x),
             }
-    if importlib.util.find_spec("flashinfer") is None:
+    if "flashinfer" not in sys.modules and importlib.util.find_spec("flashinfer") is None:
         contents |= {
             "flashinfer": {},
             "flashinfer.gemm": {},
