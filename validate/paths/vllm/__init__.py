@@ -10,7 +10,7 @@ import numpy as np
 
 from validate.errors import InputError
 from validate.model.call import Call
-from validate.paths.vllm import attn_res, embedding, entries, kda, mla, router
+from validate.paths.vllm import attn_res, dense_mlp, embedding, entries, kda, mla, o_proj, router, shared_experts
 from validate.paths.vllm.adapter import Adapter, Composed
 from validate.paths.vllm.source import Source
 from validate.records.model import VllmFiles
@@ -22,7 +22,10 @@ ADAPTERS: Mapping[str, Mapping[str, Adapter | Composed]] = {
         "attn_res": attn_res.SpecializedAttnRes(),
         "kda": kda.SpecializedKda(),
         "mla": mla.SpecializedMla(),
+        "o_proj": o_proj.SpecializedOproj(),
         "router": router.SpecializedRouter(),
+        "shared_experts": shared_experts.SpecializedSharedExperts(),
+        "dense_mlp": dense_mlp.SpecializedDenseMlp(),
     },
 }
 ENTRIES = {"default": entries.DEFAULT, "specialized": entries.SPECIALIZED}

@@ -4,6 +4,8 @@ The logits come through a mailbox to which all ranks multicast their shards; her
 that publishes them, and the one-kernel small batches, need multicast memory.
 """
 
+import importlib
+
 import torch
 
 from validate.model.call import Call
@@ -69,7 +71,7 @@ class _Route:
         return None
 
     def prepare(self, call: Call, source: Source) -> Prepared:
-        host, cutlass = source.module(module_of(HOST)), __import__("cutlass")
+        host, cutlass = source.module(module_of(HOST)), importlib.import_module("cutlass")
         i, rows, box = call.inputs, call.shape["batch"], call.buffers["mailbox"]
         shared = 6144 // call.shape["tp"]
         code = imported(source, FRONT, "compile_route")(rows, shared, True, (True, True, False), box.device.index, True, False)
@@ -82,15 +84,13 @@ class _Route:
                 ("hidden", shared, torch.bfloat16),
             )
         }
-        view = {name: host.to_cute(tensor) for name, tensor in unused.items()}
         scalars = tuple(map(cutlass.Float32, (i["scaling"], 4.0, 25.0)))
         ids, weights = call.outputs["ids"], call.outputs["weights"]
 
         def launch() -> None:
+            view = {name: host.to_cute(tensor) for name, tensor in unused.items()}
             bias, mailbox = host.to_cute(i["bias"]), host.to_cute(box)
             head = (view["logits"], bias, host.to_cute(ids), host.to_cute(weights), mailbox)
             code(*head, view["latent"], view["gate_up"], view["hidden"], *scalars, host.stream(box.device))
 
-        # The closure keeps what the views only point to.
-        launch.__dict__["kept"] = unused
         return Prepared(launch, (box[:, :rows],))
