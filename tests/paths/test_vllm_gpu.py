@@ -47,7 +47,7 @@ FAULTS: dict[str, tuple[str, dict[str, str], Callable[[], Case]]] = {
     "mailbox added up in bf16": (
         ATTN_RES,
         {"cur[0, i] = cur[0, i] + part[0, i]": "cur[0, i] = Float32(cutlass.BFloat16(cur[0, i] + part[0, i]))"},
-        lambda: case("attn_res", "rotating", slots=8),
+        lambda: case("attn_res", "sentinel", slots=8),
     ),
     "mailbox sum not rounded": (
         ATTN_RES,
@@ -64,7 +64,12 @@ FAULTS: dict[str, tuple[str, dict[str, str], Callable[[], Case]]] = {
         {"total[tid] = sums[0] + sums[1]": "total[tid] = sums[0]"},
         lambda: case("attn_res", "trained", slots=1, batch=2),
     ),
-    "barrier before the decays skipped": (KDA, {"wait(gate_barrier)": "_ = 0"}, lambda: kda(4, 1, "trained")),
+    "wait for the decays skipped": (KDA, {"wait(gate_barrier)": "_ = 0"}, lambda: kda(4, 1, "trained")),
+    "barrier before the norms skipped": (
+        KDA,
+        {"cute.arch.barrier(barrier_id=1, number_of_threads=128)": "cute.arch.sync_warp()"},
+        lambda: kda(32, 1, "saturated"),
+    ),
     "gate not rounded": (
         KDA,
         {"raw_g.append(Float32(BFloat16(value)))": "raw_g.append(value)"},
@@ -85,7 +90,7 @@ FAULTS: dict[str, tuple[str, dict[str, str], Callable[[], Case]]] = {
     "value not rounded before the gate": (
         entries.MLA_VALUE,
         {"Float32(BFloat16(acc[2 * r + e]))": "acc[2 * r + e]"},
-        lambda: case("mla", "trained", tp=16, batch=2, q=1, regime=2, dcp=1),
+        lambda: case("mla", "scaled", tp=16, batch=16, q=8, regime=16, dcp=1),
     ),
     "padded requests not zeroed": (
         entries.MLA_VALUE,

@@ -51,7 +51,8 @@ class Expected:
     a leading rank dimension over which all must agree bitwise; ``value`` then has no such dimension. ``roundings`` counts
     the rounding points passed on the way. ``exact``: the bits must be those of ``value`` in the tensor's dtype, the sign of
     a zero included. ``granted``, like ``value``: how far the specialized path's own rule for a block scale moves each element,
-    where both paths quantise but by different rules: no fault of an implementation, so part of the comparison's floor.
+    with what may flip under it, where both paths quantise but by different rules: no fault of an implementation, so part of
+    the comparison's floor.
     """
 
     value: Tensor

@@ -36,7 +36,7 @@ STRAY_SHARE = 2.0**-8
 class Measurement:
     """One check of one tensor. ``figure`` must not exceed ``bound``.
 
-    ``error``, where the check computes it: the relative 2-norm of the difference to the path's own reference.
+    ``error``, with ``rounding``: the relative 2-norm of the difference to the common reference.
     """
 
     tensor: str
@@ -124,11 +124,9 @@ def rounding(name: str, value: Tensor, own: Ensemble) -> Measurement:
     dtype = value.dtype
     reference, spread = measure.as_rows(own.expected.value), measure.as_rows(own.spread)
     value = measure.as_rows(value)
-    largest, detail, squares, norm = -1.0, "", 0.0, 0.0
+    largest, detail = -1.0, ""
     for part in measure.blocks(*reference.shape):
         v, r, s = value[part], reference[part], spread[part]
-        squares += float((v - r).square().sum())
-        norm += float(r.square().sum())
         half = torch.maximum(measure.ulp(r, dtype), measure.ulp(v, dtype)) / 2
         level = s.square().mean(-1, keepdim=True).sqrt()
         allowed = half + ENSEMBLE_REACH * torch.maximum(s, level)
@@ -141,8 +139,7 @@ def rounding(name: str, value: Tensor, own: Ensemble) -> Measurement:
         if float(ratio.max()) > largest:
             largest = float(ratio.max())
             detail = _neighbourhood(v, r, allowed, int(ratio.argmax()), part.start)
-    error = (squares / norm) ** 0.5 if norm > 0 else squares**0.5
-    return Measurement(name, "rounding", largest, 1.0, largest <= 1.0, detail, error)
+    return Measurement(name, "rounding", largest, 1.0, largest <= 1.0, detail)
 
 
 def choice(name: str, ids: Tensor, expected: ExpectedChoice) -> Measurement:

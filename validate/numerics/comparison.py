@@ -14,12 +14,15 @@ from validate.numerics.acceptance import ENSEMBLE_REACH, Ensemble, Measurement, 
 NO_WORSE = 2.0
 
 
-def no_worse(name: str, value: Tensor, common: Ensemble, roundings: int, default: Tensor) -> list[Measurement]:
+def no_worse(
+    name: str, value: Tensor, common: Ensemble, roundings: int, default: Tensor, of: str = "default path"
+) -> list[Measurement]:
     """Rules 2 and 3: the errors against the common reference beside those of the default path on the same inputs.
 
-    ``roundings`` counts the subject's own rounding points. The floor is what a perfect implementation pays: rounding
-    the reference to the output's dtype, times the root of one plus the roundings inside (independent ones of equal
-    relative size add in quadrature), plus what the ensemble spans and what the reference grants.
+    ``of`` names the subject that ``default`` comes from. ``roundings`` counts the subject's own rounding points. The
+    floor is what a perfect implementation pays: rounding the reference to the output's dtype, times the root of one plus
+    the roundings inside (independent ones of equal relative size add in quadrature), plus what the ensemble spans and
+    what the reference grants.
     """
     dtype = value.dtype
     reference, spread = measure.as_rows(common.expected.value), measure.as_rows(common.spread)
@@ -43,7 +46,7 @@ def no_worse(name: str, value: Tensor, common: Ensemble, roundings: int, default
             float(error.norm() / scale),
             float(total_bound / scale),
             bool(error.norm() <= total_bound),
-            f"relative 2-norm; default path {float(default_error.norm() / scale):.3e}",
+            f"relative 2-norm; {of} {float(default_error.norm() / scale):.3e}",
         ),
         Measurement(
             name,

@@ -3,17 +3,17 @@
 import importlib
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 from torch import Tensor
 
 from validate.errors import InputError
 from validate.model.call import Call, Expected, ExpectedChoice
-from validate.numerics import acceptance, comparison
+from validate.numerics import acceptance, comparison, measure
 from validate.numerics.acceptance import Ensemble, Measurement
 from validate.numerics.case import Case
-from validate.paths import Broken, Stuck, Subject
+from validate.paths import Broken, Lost, Subject
 from validate.profiles import Profile
 from validate.reference.points import Member, Point, Points
 
@@ -68,12 +68,12 @@ def build(case: Case) -> Call:
 def judge(case: Case, subjects: Iterable[Subject]) -> list[Judgement]:
     """Runs every subject on the case. The default path goes first: the others are compared with it.
 
-    A subject that gets stuck is the last one: nothing more can be run in this process.
+    A subject that loses the GPU is the last one: nothing more can be run in this process.
     """
     call = build(case)
     references = _References(call)
     ordered = sorted(subjects, key=lambda subject: subject.path != "default")
-    default: Call | None = None
+    defaults: dict[str, tuple[str, Call]] = {}  # by kind (emulated, vllm): a subject is compared with its like if it can be
     judgements = []
     for subject in ordered:
         reason = subject.missing(call)
@@ -90,12 +90,14 @@ def judge(case: Case, subjects: Iterable[Subject]) -> list[Judgement]:
         except Broken as broken:
             found = Measurement(broken.tensor, broken.check, broken.count, 0, False, str(broken))
             judgements.append(Judgement(subject.name, (found,), time.perf_counter() - start))
-            if isinstance(broken, Stuck):
+            if isinstance(broken, Lost):
                 return judgements
             continue
-        if subject.path == "default":
-            default = default or first
-        measurements = _measure(call, first, second, subject, references, None if default is first else default)
+        kind = "vllm" if subject.name.startswith("vllm-") else "emulated"
+        other = defaults.get(kind) or next(iter(defaults.values()), None)
+        if subject.path == "default" and kind not in defaults:
+            defaults[kind], other = (subject.name, first), None
+        measurements = _measure(call, first, second, subject, references, other)
         measurements += acceptance.inputs_kept(versions, _versions(call))
         judgements.append(Judgement(subject.name, tuple(measurements), seconds, note=subject.note(call)))
     return judgements
@@ -132,7 +134,7 @@ class _References:
 
 
 def _measure(
-    before: Call, first: Call, second: Call, subject: Subject, references: _References, default: Call | None
+    before: Call, first: Call, second: Call, subject: Subject, references: _References, default: tuple[str, Call] | None
 ) -> list[Measurement]:
     own = references.of(subject.path, first)
     shapes: dict[str, Expected | ExpectedChoice] = {
@@ -140,7 +142,7 @@ def _measure(
     }
     found = acceptance.complete(before, first, shapes)
     found += [acceptance.equal(name, first.written(name), second.written(name)) for name in shapes]
-    common = references.of("common", first) if default is not None else {}
+    common = references.of("common", first)
     for name, entry in own.items():
         expected = shapes[name]
         value = first.written(name)
@@ -157,12 +159,15 @@ def _measure(
         if entry.expected.exact:
             found.append(acceptance.exact(name, value, entry.expected.value))
             continue
-        found.append(acceptance.rounding(name, value, entry))
-        shared = common.get(name)
-        if default is not None and isinstance(shared, Ensemble):
-            other = default.written(name)
+        shared = common[name]
+        assert isinstance(shared, Ensemble)
+        error = measure.relative(value, shared.expected.value)
+        found.append(replace(acceptance.rounding(name, value, entry), error=error))
+        if default is not None:
+            other_name, other_call = default
+            other = other_call.written(name)
             other = (other[0] if expected.replicated else other)[where]
-            found += comparison.no_worse(name, value, shared, entry.expected.roundings, other)
+            found += comparison.no_worse(name, value, shared, entry.expected.roundings, other, other_name)
     return found
 
 

@@ -42,3 +42,13 @@ def blocks(rows: int, columns: int, elements: int = 1 << 17) -> Iterator[slice]:
     step = max(1, elements // columns)
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
+
+
+def relative(value: Tensor, reference: Tensor) -> float:
+    """The 2-norm of the difference over that of the float64 ``reference``, or alone where the reference is zero."""
+    value, reference = as_rows(value), as_rows(reference)
+    squares = norm = 0.0
+    for part in blocks(*reference.shape):
+        squares += float((value[part] - reference[part]).square().sum())
+        norm += float(reference[part].square().sum())
+    return (squares / norm) ** 0.5 if norm > 0 else squares**0.5

@@ -10,6 +10,7 @@ from validate.numerics import child, judge, plan
 from validate.numerics.case import Case
 from validate.numerics.plugin import LINES, PLAN
 from validate.paths import Subject
+from validate.paths.emulated import Emulated
 from validate.records.model import Line, Measured
 
 
@@ -23,11 +24,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def test_stage(planned: plan.Plan, task: plan.Task, case: Case, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Runs the task's subjects on its case, hands over what was measured, and fails if a check did."""
-    subjects = planned.subjects(task)
-    if planned.profile.runs_on != "emulated" and _polled(case, subjects):
-        lines = child.judged(request.config.getoption(PLAN), case.id, tmp_path)
-    else:
-        lines = [line_of(case, judgement) for judgement in judge.judge(case, subjects)]
+    subjects, emulated = planned.subjects(task), planned.profile.runs_on == "emulated"
+    plan_file = request.config.getoption(PLAN)
+    lines = _judged(case, subjects) if emulated else _on_gpu(case, subjects, plan_file, tmp_path)
     dumped = json.dumps([line.model_dump_json() for line in lines])
     request.node.user_properties.append((LINES, dumped))
     failed = [f"{line.subject} {m.tensor} {m.check}" for line in lines for m in line.failures]
@@ -35,9 +34,26 @@ def test_stage(planned: plan.Plan, task: plan.Task, case: Case, request: pytest.
         pytest.fail("; ".join(failed), pytrace=False)
 
 
-def _polled(case: Case, subjects: Iterable[Subject]) -> bool:
+_gpu_is_lost = False  # this process's, by a kernel that did not end well: what comes after runs in processes of its own
+
+
+def _judged(case: Case, subjects: Iterable[Subject]) -> list[Line]:
+    return [line_of(case, judgement) for judgement in judge.judge(case, subjects)]
+
+
+def _on_gpu(case: Case, subjects: list[Subject], plan_file: Path, scratch: Path) -> list[Line]:
+    """Emulated subjects stand beside kernels: a case that no kernel runs is not judged."""
+    global _gpu_is_lost
     call = judge.build(case)
-    return any(subject.missing(call) is None and subject.polls(call) for subject in subjects)
+    kernels = [subject for subject in subjects if not isinstance(subject, Emulated)]
+    reasons = {subject.name: subject.missing(call) for subject in kernels}
+    if None not in reasons.values():
+        return [line_of(case, judge.Judgement(name, (), 0.0, reason)) for name, reason in reasons.items()]
+    if _gpu_is_lost or any(reasons[kernel.name] is None and kernel.polls(call) for kernel in kernels):
+        return child.judged(plan_file, case.id, scratch)
+    lines = _judged(case, subjects)
+    _gpu_is_lost = any(m.check == "finished" for line in lines for m in line.failures)
+    return lines
 
 
 def line_of(case: Case, judgement: judge.Judgement) -> Line:

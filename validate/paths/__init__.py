@@ -13,11 +13,14 @@ class Broken(Exception):
         self.tensor, self.check, self.count = tensor, check, count
 
 
-class Stuck(Broken):
-    """A kernel did not end by its deadline, with ``count`` fragments of a mailbox still armed. The GPU context is lost."""
+class Lost(Broken):
+    """A kernel did not end, or not well: nothing more can be run on this process's GPU.
+
+    ``count``: fragments of a mailbox that are still armed, or 1 for an error.
+    """
 
     def __init__(self, count: int, detail: str) -> None:
-        super().__init__("mailbox", "finished", count, detail)
+        super().__init__("kernel", "finished", count, detail)
 
 
 class Subject(Protocol):

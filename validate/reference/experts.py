@@ -55,7 +55,8 @@ def reference(call: Call, points: Points) -> dict[str, Expected]:
         sums = points.fixed(f"out {expert}", partial(_sums, activated, error, rules, expert, i))
         out[pairs] = points(OUTPUT, *sums[rule])
         if granted is not None:
-            granted[pairs] = (sums[mxfp8_floor][0] - sums[None][0]).abs()
+            # The rule's scale, and what flips under it, scales of whole blocks among them.
+            granted[pairs] = (sums[mxfp8_floor][0] - sums[None][0]).abs() + sums[mxfp8_floor][1]
     return {"out": Expected(out, (slice(0, out.shape[0]),), roundings=points.rounded, granted=granted)}
 
 

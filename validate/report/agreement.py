@@ -1,6 +1,5 @@
 """Whether the emulation predicts the kernels: errors of vLLM's subjects beside those of the emulated ones on the same inputs."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -10,6 +9,9 @@ from validate.report import tables
 # As far as an emulation may be off and still stand for the kernel: it moves an error by less than a rounding point would
 # (one more rounding of equal size adds 41 %, half of one 12 %).
 NEAR = 0.15
+
+# Errors below this are those of fp32 itself: a few roundings of 2**-24, other instructions for exp and division.
+FP32_NOISE = 2.0**-21
 
 
 @dataclass
@@ -55,6 +57,4 @@ def render(found: list[Pair]) -> str:
 
 
 def _ratio(kernel: float, emulation: float) -> float:
-    if kernel == emulation:
-        return 1.0
-    return kernel / emulation if emulation > 0 else math.inf
+    return max(kernel, FP32_NOISE) / max(emulation, FP32_NOISE)

@@ -3,6 +3,8 @@
 import os
 import random
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -11,7 +13,7 @@ from torch import Tensor
 from validate.errors import InputError
 from validate.model.call import Call
 from validate.numerics import measure
-from validate.paths import Stuck
+from validate.paths import Lost
 from validate.paths.vllm.adapter import Adapter, Prepared
 from validate.paths.vllm.source import Source
 
@@ -39,12 +41,8 @@ class Gpu:
 
     def run(self, adapter: Adapter, call: Call, source: Source) -> None:
         """One launch, with every mailbox full."""
-        there = self._moved(call)
-        prepared = adapter.prepare(there, source)
-        self._host_side(prepared)
-        prepared.launch()
-        self._finish(prepared)
-        _returned(there, call)
+        with _errors_are_verdicts():
+            self._run(adapter, call, source)
 
     def replay(self, adapter: Adapter, call: Call, source: Source) -> None:
         """The replay of a CUDA graph, with mailboxes that are filled by other streams while it runs.
@@ -52,6 +50,18 @@ class Gpu:
         It is captured with other inputs than it is replayed with (zeros, hence null slots, too), so that a value that
         was read at the time of capture shows.
         """
+        with _errors_are_verdicts():
+            self._replay(adapter, call, source)
+
+    def _run(self, adapter: Adapter, call: Call, source: Source) -> None:
+        there = self._moved(call)
+        prepared = adapter.prepare(there, source)
+        self._host_side(prepared)
+        prepared.launch()
+        self._finish(prepared)
+        _returned(there, call)
+
+    def _replay(self, adapter: Adapter, call: Call, source: Source) -> None:
         there = self._moved(call)
         prepared = adapter.prepare(there, source)
         self._host_side(prepared)
@@ -118,7 +128,7 @@ class Gpu:
         end = time.monotonic() + DEADLINE
         while not all(event.query() for event in events):
             if time.monotonic() > end:
-                raise Stuck(*self._armed(prepared))
+                raise Lost(*self._armed(prepared))
             time.sleep(0.0005)
 
     def _armed(self, prepared: Prepared) -> tuple[int, str]:
@@ -145,6 +155,16 @@ class Gpu:
                 torch.cuda._sleep(1)
                 _store(one, one.clone())
         torch.cuda.synchronize()
+
+
+@contextmanager
+def _errors_are_verdicts() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        if "CUDA error" not in str(error):
+            raise
+        raise Lost(1, f"ended in a {str(error).splitlines()[0]}") from error
 
 
 def _store(target: Tensor, source: Tensor) -> None:
