@@ -10,7 +10,18 @@ import numpy as np
 
 from validate.errors import InputError
 from validate.model.call import Call
-from validate.paths.vllm import attn_res, dense_mlp, embedding, entries, kda, mla, o_proj, router, shared_experts
+from validate.paths.vllm import (
+    attn_res,
+    dense_mlp,
+    embedding,
+    entries,
+    input_projection,
+    kda,
+    mla,
+    o_proj,
+    router,
+    shared_experts,
+)
 from validate.paths.vllm.adapter import Adapter, Composed
 from validate.paths.vllm.source import Source
 from validate.records.model import VllmFiles
@@ -20,6 +31,7 @@ ADAPTERS: Mapping[str, Mapping[str, Adapter | Composed]] = {
     "specialized": {
         "embedding": embedding.SpecializedEmbedding(),
         "attn_res": attn_res.SpecializedAttnRes(),
+        "input_projection": input_projection.SpecializedSkinny(),
         "kda": kda.SpecializedKda(),
         "mla": mla.SpecializedMla(),
         "o_proj": o_proj.SpecializedOproj(),

@@ -48,6 +48,7 @@ PREPARED_KDA, PREPARED_ATTN_RES = f"{CUTEDSL}/kda/prepared.py", f"{CUTEDSL}/attn
 HOST, PREPARED_EMBEDDING = f"{CUTEDSL}/common/host.py", f"{CUTEDSL}/common/embedding.py"
 MLA_QUERY, MLA_VALUE, FRONT = f"{CUTEDSL}/mla/query.py", f"{CUTEDSL}/mla/value.py", f"{CUTEDSL}/moe/front.py"
 PREPARED_OPROJ, DENSE = f"{CUTEDSL}/oproj/prepared.py", f"{CUTEDSL}/moe/dense.py"
+SKINNY = "vllm/model_executor/kernels/linear/cute_dsl/_skinny_gemm.py"
 
 # By path and stage. Only parameters that are passed are named: others may come and go.
 DEFAULT: Mapping[str, tuple[Entry | Constant, ...]] = {
@@ -89,6 +90,13 @@ SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
         _entry(HOST, "fake", "shape stride dtype align"),
         _entry(HOST, "layout", "tensor"),
         _entry(HOST, "stream", "device"),
+    ),
+    "input_projection": (
+        _entry(
+            SKINNY,
+            "CuteSkinnyGemm.__init__",
+            "element_type num_rows block_size outputs_per_block vector_width k_unroll has_residual use_pdl static_k",
+        ),
     ),
     "o_proj": (_entry(PREPARED_OPROJ, "compile_oproj", "kind k batch tp nb has_delta mla front cap twoshot"),),
     "dense_mlp": (
