@@ -5,6 +5,7 @@ import pytest
 from validate.model.call import Call
 from validate.numerics.case import Case
 from validate.numerics.judge import judge
+from validate.paths import Broken, Lost
 from validate.paths.emulated import SPECIALIZED, Emulated
 
 CASE = Case("final_norm", {"batch": 1}, "trained", 0)
@@ -38,3 +39,48 @@ def test_a_subject_may_not_write_its_inputs() -> None:
 @pytest.mark.parametrize("check", ["complete", "rounding"])
 def test_a_subject_that_returns_early_fails(check: str) -> None:
     assert ("out", check) in failed(DoesNothing)
+
+
+class Kernel(Emulated):
+    """The default path under a kernel's name, off by a factor."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__("default", name="vllm-default")
+        self._factor = factor
+
+    def run(self, call: Call) -> None:
+        super().run(call)
+        call.outputs["out"].mul_(self._factor)
+
+
+def test_like_is_compared_with_like() -> None:
+    judgements = judge(CASE, [Kernel(1.5), Emulated("default"), Emulated("specialized")])
+    assert [j.subject for j in judgements] == ["vllm-default", "emulated-default", "emulated-specialized"]
+    checks = [{m.check: m for m in j.measurements} for j in judgements]
+    assert "no_worse" not in checks[0]
+    assert "no_worse" not in checks[1]
+    assert "emulated-default" in checks[2]["no_worse"].detail
+    assert checks[0]["rounding"].error == pytest.approx(0.5, rel=0.05)
+
+
+class Breaks(Emulated):
+    def __init__(self, how: Broken) -> None:
+        super().__init__("default", name="vllm-default")
+        self._how = how
+
+    def again(self, call: Call) -> None:
+        raise self._how
+
+
+@pytest.mark.parametrize(
+    ("how", "check", "others"),
+    [
+        (Broken("mailbox", "complete", 3, "3 words are not armed again"), "complete", ["emulated-default"]),
+        (Lost(7, "did not end within 20 s; fragments still armed: slot 2: 7 of 64"), "finished", []),
+    ],
+)
+def test_what_breaks_is_a_verdict_and_a_lost_gpu_the_end(how: Broken, check: str, others: list[str]) -> None:
+    first, *rest = judge(CASE, [Breaks(how), Emulated("default")])
+    (measured,) = first.measurements
+    assert (measured.check, measured.figure, measured.passed, measured.detail) == (check, how.count, False, str(how))
+    assert [judgement.subject for judgement in rest] == others
