@@ -6,11 +6,14 @@ was measured is kept and can be resumed).
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from validate.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
@@ -31,7 +34,8 @@ def numerics(
     output: Output = Path("runs"),
     resume: Annotated[Path | None, typer.Option(help="continue an interrupted run")] = None,
     plant: Annotated[str | None, typer.Option(help="plant this fault, to see the run fail")] = None,
-    vllm_src: Annotated[Path | None, typer.Option(help="vLLM's sources, for the subject vllm-default")] = None,
+    vllm_src: Annotated[Path | None, typer.Option(help="vLLM's sources, for the subjects that run its kernels")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="run nothing; say what every case needs, and the commands")] = False,
 ) -> int:
     """Judges every decode stage of both paths against the float64 reference."""
     from validate.numerics import detection, display, session  # not before it is needed: these import torch
@@ -41,6 +45,10 @@ def numerics(
     given: dict[str, object] = {"profile": profile, "keyword": keyword, "seeds": seeds, "planted": plant}
     given |= {"vllm_src": str(vllm_src) if vllm_src else None, "mode": "faults" if faults else None}
     out = display.console()
+    if dry_run:
+        if resume or faults or plant:
+            raise InputError("--dry-run takes none of --resume, --faults and --plant: it resolves the cases of a profile")
+        return _dry_run(given, out)
     if resume is not None:
         current = session.resume(resume, workers or cores(), out)
         _same(resume, given, current.manifest.arguments.model_dump())
@@ -122,8 +130,18 @@ def main() -> None:
 
 def _refuse(message: str) -> int:
     if message:  # empty where no command was given: the help is printed then
-        print(f"error: {' '.join(message.split())}", file=sys.stderr)
+        print("error:", "\n".join(" ".join(line.split()) for line in message.strip().splitlines()), file=sys.stderr)
     return 3
+
+
+def _dry_run(given: dict[str, object], out: "Console") -> int:
+    from validate.numerics import session
+    from validate.numerics.dry_run import dry_run
+    from validate.records.model import Arguments
+
+    named = {name: value for name, value in given.items() if value is not None}
+    arguments = Arguments.model_validate({"seeds": 1} | named)
+    return dry_run(arguments, session.profile_of(arguments.profile, arguments.seeds if "seeds" in named else None), out)
 
 
 def _same(run: Path, given: dict[str, object], recorded: dict[str, object]) -> None:

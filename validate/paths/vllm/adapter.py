@@ -11,6 +11,24 @@ from validate.paths.vllm.source import Source
 
 
 @dataclass(frozen=True)
+class Needs:
+    """The machine that kernels need: GPUs of at least this compute ``capability``, and so many ``ranks``, one a GPU.
+
+    ``ranks`` None: all ranks of the case's TP group.
+    """
+
+    capability: tuple[int, int]
+    ranks: int | None = 1
+
+    def lacking(self, capability: tuple[int, int]) -> str | None:
+        """Why a GPU of this capability does not do; None if it does."""
+        if capability >= self.capability:
+            return None
+        wanted, there = (".".join(map(str, version)) for version in (self.capability, capability))
+        return f"needs compute capability {wanted}, this GPU has {there}"
+
+
+@dataclass(frozen=True)
 class Prepared:
     """``launch`` runs the stage on the current stream, as often as it is called, with what the call's tensors then hold.
 
@@ -24,6 +42,10 @@ class Prepared:
 
 class Adapter(Protocol):
     """One path's kernels of one stage."""
+
+    @property
+    def needs(self) -> Needs:
+        """The machine that they run on."""
 
     @property
     def step(self) -> tuple[str, ...]:
