@@ -114,6 +114,35 @@ def bench(profile: ProfileName = None, keyword: Keyword = None, seeds: Seeds = N
     return benchmark.run(session.start(arguments, chosen, output, 1, display.console()))
 
 
+@app.command()
+def preflight(
+    model_config: Annotated[Path, typer.Option(help="the model's config.json")],
+    words: Annotated[list[str] | None, typer.Argument(metavar="-- ARGUMENTS", help="as they are given to vllm serve")] = None,
+    arguments: Annotated[Path | None, typer.Option(help="the engine arguments in a TOML or JSON file")] = None,
+    capability: Annotated[str, typer.Option(help="compute capability of the GPUs")] = "10.3",
+) -> int:
+    """Says what stands in the way of a deployment: what vLLM refuses, and what it should refuse but does not.
+
+    Exit code 0 if nothing does, 2 if there are only warnings, 3 if vLLM refuses it or the path does not support it.
+    """
+    import os
+
+    from validate.preflight import arguments as read
+    from validate.preflight import deployment, findings, verdict
+
+    given = (read.from_file(arguments) if arguments else {}) | read.from_words(words or [])
+    described = deployment.Deployment(
+        deployment.engine(given), deployment.model_config(model_config), os.environ, deployment.version_of(capability)
+    )
+    found = findings(described)
+    for finding in found:
+        typer.echo(finding)
+    refused = sum(finding.severity == "refuse" for finding in found)
+    outcome = verdict(found)
+    typer.echo(f"{outcome}  {refused} refused, {len(found) - refused} warnings, for GPUs of compute capability {capability}")
+    return outcome.exit_code
+
+
 def main() -> None:
     """Runs the command line; a person's errors become one line, never a traceback."""
     try:
