@@ -1,5 +1,8 @@
 """What a dry run says: every case is placed, each rank's tensors are sized, and the commands select what they say."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -92,13 +95,16 @@ def test_equal_sizes_are_built_once_and_need_the_same(monkeypatch: pytest.Monkey
 
 
 def test_a_gpu_that_is_too_old_is_a_reason_not_to_run() -> None:
-    from validate.paths.vllm import source, unable
+    from validate.paths.vllm import Vllm, source, unable
 
     call = judge.build(case_of("kda", batch=1))
-    nowhere = source.Source(source.Path())
+    nowhere = source.Source(Path())
     assert unable("specialized", call, nowhere, (9, 0)) is None
     assert unable("specialized", call, nowhere, (8, 9)) == "needs compute capability 9.0, this GPU has 8.9"
     assert "no adapter" in str(unable("specialized", judge.build(case_of("logits", batch=1)), nowhere, (10, 3)))
+    subject = object.__new__(Vllm)  # as on a GPU, which its construction asks for
+    subject.path, subject._source, subject._gpu = "default", nowhere, SimpleNamespace(capability=(8, 0))
+    assert "needs compute capability 9.0" in str(subject.missing(call))
 
 
 def test_a_hopper_profile_asks_the_emulated_subjects_too() -> None:
