@@ -1,13 +1,12 @@
 """vLLM's own Triton kernels: sound they pass, edited they fail, and in fp32 they are the float64 equations."""
 
-import shutil
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.paths.conftest import Edit
 from tests.support import Tool
 from validate.errors import InputError
 from validate.numerics import judge
@@ -16,29 +15,9 @@ from validate.paths.emulated import Emulated
 from validate.paths.vllm import Vllm, entries, source
 from validate.profiles import load
 
-Edit = Callable[[str, dict[str, str]], Path]
 FP32_SUMS = 1e-6  # relative 2-norm: sums of 128 products and some ten roundings of 6e-8 each
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed: the extra 'interpreter'")
-
-
-@pytest.fixture
-def edited(tmp_path: Path, vllm_source: Path) -> Edit:
-    """Makes a copy of vLLM's kernel files with replacements in one of them."""
-
-    def edit(file: str, replacements: dict[str, str]) -> Path:
-        needed = {entry.file for stage in entries.DEFAULT.values() for entry in stage} | {"vllm/utils/math_utils.py"}
-        for name in needed:
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(vllm_source / name, tmp_path / name)
-        text = (tmp_path / file).read_text()
-        for old, new in replacements.items():
-            assert old in text, old
-            text = text.replace(old, new)
-        (tmp_path / file).write_text(text)
-        return tmp_path
-
-    return edit
 
 
 def kda(rows: int, q: int, inputs: str) -> Case:

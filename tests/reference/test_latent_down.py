@@ -3,9 +3,12 @@
 import pytest
 import torch
 
+from validate.faults.latent_down import NegativeZeroPublished
 from validate.model.call import Call
 from validate.model.draws import Draws
 from validate.model.synthetic import activation, linear_weight
+from validate.numerics.case import Case
+from validate.numerics.latent_down import build
 from validate.paths.emulated.front import front_gemm, geometry, lane_dot, merged
 from validate.paths.emulated.latent_down import SpecializedLatentDown
 from validate.reference.latent_down import reference
@@ -58,3 +61,12 @@ def test_negative_zero_is_not_published():
     published = stage.published(torch.tensor([[-0.0, -1.5, 2.0**-140]]))
     assert published.view(torch.int16).tolist()[0][0] == 0
     assert published.tolist()[0][1] == -1.5
+
+
+def test_zeros_of_both_signs_would_stop_the_reader():
+    call = build(Case("latent_down", {"tp": 16, "batch": 4, "regime": 4}, "zeros", 0))
+    sound, hanging = call.fresh(), call.fresh()
+    SpecializedLatentDown()(sound)
+    NegativeZeroPublished()(hanging)
+    assert not bool(sound.outputs["out"].isnan().any())
+    assert bool(hanging.outputs["out"][:, 0].isnan().any())

@@ -83,3 +83,15 @@ def test_token_is_judged_on_the_subjects_own_logits(tied: Call):
     entry = reference(after, Points("common", given=after.outputs))["token"]
     assert acceptance.choice("token", torch.full((3, 1), 7), entry).passed
     assert not acceptance.choice("token", torch.full((3, 1), 7), reference(after, Points("common"))["token"]).passed
+
+
+def test_flat_rows_tie_in_bf16_and_not_in_fp32():
+    logits = reference(case("flat"), Points("common"))["logits"].value
+    largest_of_row = logits.bfloat16() == logits.bfloat16().amax(1, keepdim=True)
+    assert bool((largest_of_row.sum(1) > 1).all())
+    assert not torch.equal(logits == logits.amax(1, keepdim=True), largest_of_row)
+
+
+def test_edges_reach_both_ends_of_the_head():
+    tokens = run(case("edges", 5)).outputs["token"][0, :, 0]
+    assert (int(tokens[0]), int(tokens[-1])) == (0, VOCAB - 1)

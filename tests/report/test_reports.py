@@ -66,6 +66,20 @@ def test_summary_says_that_interpreted_kernels_ran(manifest: Manifest, make_line
     assert "interpreted on a CPU" in summary.render(ended(both, Verdict.PASS), [make_line()])
 
 
+def test_summary_names_composed_stages_and_the_emulation_beside_the_kernel(manifest: Manifest, make_line: Make) -> None:
+    def measured(error: float) -> dict[str, tuple[Measured, ...]]:
+        return {"measurements": (Measured(tensor="out", check="rounding", figure=0.5, bound=1, passed=True, error=error),)}
+
+    ids = ("kda/tp8-batch1/trained/s0", "kda/tp8-batch2/trained/s0")
+    lines = [make_line(case).model_copy(update=measured(1e-3)) for case in ids]
+    kernels = [make_line(case, subject="vllm-default") for case in ids]
+    lines += [kernel.model_copy(update=measured(e)) for kernel, e in zip(kernels, (1.1e-3, 1.3e-3), strict=True)]
+    lines[-1] = lines[-1].model_copy(update={"note": "core emulated"})
+    text = summary.render(ended(manifest, Verdict.PASS), lines)
+    assert "- kda, vllm-default, 1 cases: core emulated" in text
+    assert f"| kda | default | out | 2 | 1.100 | 1.300 | 1.300 | {ids[1]} |" in text
+
+
 def test_summary_of_a_run_without_end_is_no_pass(manifest: Manifest, make_line: Make) -> None:
     assert summary.render(manifest, [make_line()]).startswith("# INVALID")
 

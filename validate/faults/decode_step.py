@@ -50,3 +50,21 @@ class StateOfAWholeStepLost(Layers):
 @fault("decode_step.fallback-state-lost", "a fallback step leaves the recurrent state as it was")
 class FallbackStateLost(SpecializedDecodeStep):  # noqa: D101
     layers = StateOfAWholeStepLost
+
+
+class OneKeyShort(Layers):
+    """Attention's lengths of the second request lack the row that this step adds."""
+
+    def mla(self, weights: dict[str, Tensor], x: Tensor) -> list[Tensor]:
+        sound = self.step
+        lengths = sound.lengths.clone()
+        lengths[0, 1:2] = (lengths[0, 1:2] - 1).clamp_min(0)
+        self.step = replace(sound, lengths=lengths)
+        found = super().mla(weights, x)
+        self.step = sound
+        return found
+
+
+@fault("decode_step.newest-key-missed", "one request attends to its cache as it was before the step (mutant M26)", subtle=True)
+class NewestKeyMissed(SpecializedDecodeStep):  # noqa: D101
+    layers = OneKeyShort

@@ -1,5 +1,7 @@
 """Faults planted in the routed experts."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -8,7 +10,7 @@ from validate.model.microscaling import Packed
 from validate.paths.emulated import situ
 from validate.paths.emulated.arithmetic import chain_sum
 from validate.paths.emulated.experts import STAGE, SpecializedExperts
-from validate.paths.emulated.microscaling import ceil_exponent, floor_exponent, quantise
+from validate.paths.emulated.microscaling import ABOVE_448, MANTISSA, ceil_exponent, floor_exponent, quantise
 
 Unit = tuple[int, Tensor]
 
@@ -126,6 +128,51 @@ class LatentNotQuantised(SpecializedExperts):  # noqa: D101
 class LatentScaleFloored(SpecializedExperts):  # noqa: D101
     def quantise_latent(self, latent: Tensor) -> Tensor:
         return quantise(latent, floor_exponent)
+
+
+@fault("experts.latent-scale-too-large", "latent scale one above the rule's: small values lose a bit (mutant M20)", subtle=True)
+class LatentScaleTooLarge(SpecializedExperts):  # noqa: D101
+    def quantise_latent(self, latent: Tensor) -> Tensor:
+        return quantise(latent, lambda largest: ceil_exponent(largest) + 1)
+
+
+@fault("experts.hidden-scale-too-large", "hidden scale one above the rule's: small values lose a bit (mutant M20)", subtle=True)
+class HiddenScaleTooLarge(SpecializedExperts):  # noqa: D101
+    def quantise_hidden(self, hidden: Tensor) -> Tensor:
+        rule = floor_exponent if self.tp == 8 else ceil_exponent
+        return quantise(hidden, lambda largest: rule(largest) + 1)
+
+
+def _flushed(values: Tensor, rule: Callable[[Tensor], Tensor]) -> Tensor:
+    """MXFP8 without subnormal E4M3 numbers."""
+    largest = values.unflatten(1, (-1, 32)).abs().amax(2)
+    smallest = torch.exp2(rule(largest).float() - 127 - 6).repeat_interleave(32, 1)
+    return torch.where(values.abs() < smallest, 0.0, quantise(values, rule))
+
+
+@fault("experts.latent-subnormals-flushed", "subnormal E4M3 numbers of the latent become zero", subtle=True)
+class LatentSubnormalsFlushed(SpecializedExperts):  # noqa: D101
+    def quantise_latent(self, latent: Tensor) -> Tensor:
+        return _flushed(latent, ceil_exponent)
+
+
+@fault("experts.hidden-subnormals-flushed", "subnormal E4M3 numbers of the hidden values become zero", subtle=True)
+class HiddenSubnormalsFlushed(SpecializedExperts):  # noqa: D101
+    def quantise_hidden(self, hidden: Tensor) -> Tensor:
+        return _flushed(hidden, floor_exponent if self.tp == 8 else ceil_exponent)
+
+
+@fault(
+    "experts.latent-scale-at-the-boundary",
+    "latent scale by >= instead of >: a largest value of just 448 units takes the next scale (mutant M20)",
+    subtle=True,
+)
+class LatentScaleAtTheBoundary(SpecializedExperts):  # noqa: D101
+    def quantise_latent(self, latent: Tensor) -> Tensor:
+        def rule(largest: Tensor) -> Tensor:
+            return ceil_exponent(largest) + ((largest.view(torch.int32) & MANTISSA) == ABOVE_448).int()
+
+        return quantise(latent, rule)
 
 
 @fault("experts.zero-block-divides", "a block of zeros divided by its own largest value: 0 / 0")

@@ -49,6 +49,12 @@ class CutOff(SpecializedLatentDown):  # noqa: D101
         return (value.view(torch.int32) & -65536).view(torch.float32).bfloat16()
 
 
+@fault("latent_down.negative-zero-published", "-0 not folded: a (+0, -0) pair is the sentinel, its reader hangs (mutant M1)")
+class NegativeZeroPublished(SpecializedLatentDown):  # noqa: D101
+    def published(self, value: Tensor) -> Tensor:
+        return value.bfloat16()
+
+
 @fault("latent_down.through-fp16", "partial sums held in fp16: small ones lose bits, large ones overflow", subtle=True)
 class ThroughFp16(SpecializedLatentDown):  # noqa: D101
     def product(self, x: Tensor, weight: Tensor) -> Tensor:

@@ -21,6 +21,30 @@ class TokenBeforeRounding(SpecializedLogits):  # noqa: D101
         return self.first_largest(logits)
 
 
+@fault("logits.token-of-fp16-logits", "the sampler gets fp16 logits, which rank some of bf16's ties", subtle=True)
+class TokenOfFp16Logits(SpecializedLogits):  # noqa: D101
+    def token(self, logits: Tensor, rank: int, tp: int) -> Tensor:
+        return self.first_largest(logits.half())
+
+
+@fault("logits.last-of-vocabulary-not-searched", "the search for the token ends one entry early", subtle=True)
+class LastOfVocabularyNotSearched(SpecializedLogits):  # noqa: D101
+    def first_largest(self, values: Tensor) -> Tensor:
+        return super().first_largest(values[:, :-1])
+
+
+@fault("logits.first-of-vocabulary-not-searched", "the search for the token starts at entry 1", subtle=True)
+class FirstOfVocabularyNotSearched(SpecializedLogits):  # noqa: D101
+    def first_largest(self, values: Tensor) -> Tensor:
+        return 1 + super().first_largest(values[:, 1:])
+
+
+@fault("logits.maximum-starts-at-zero", "padding of zeros behind the vocabulary wins where all logits are negative")
+class MaximumStartsAtZero(SpecializedLogits):  # noqa: D101
+    def first_largest(self, values: Tensor) -> Tensor:
+        return super().first_largest(torch.nn.functional.pad(values, (0, 64)))
+
+
 @fault("logits.token-local-to-its-rank", "the index of the largest logit lacks its shard's start")
 class TokenLocalToItsRank(SpecializedLogits):  # noqa: D101
     def token(self, logits: Tensor, rank: int, tp: int) -> Tensor:

@@ -7,7 +7,7 @@ from validate.faults import fault
 from validate.model.call import Call
 from validate.paths.emulated.arithmetic import chain_sum
 from validate.paths.emulated.mailbox import arm, poll
-from validate.paths.emulated.o_proj import SpecializedOproj
+from validate.paths.emulated.o_proj import TWO_SHOT, SpecializedOproj
 
 BF16 = torch.bfloat16
 
@@ -60,6 +60,19 @@ class RearmOmitted(SpecializedOproj):  # noqa: D101
 class RearmOneRowOff(SpecializedOproj):  # noqa: D101
     def rearm(self, slots: Tensor, rows: int) -> None:
         arm(slots[1 : rows + 1])
+
+
+@fault(
+    "o_proj.two-shot-clears-both-parities",
+    "two-shot owners re-arm their slots of the next layer, too, where fast ranks have published already (mutant M3)",
+    subtle=True,
+)
+class TwoShotClearsBothParities(SpecializedOproj):  # noqa: D101
+    def all_reduce(self, partial: Tensor, call: Call) -> Tensor:
+        total = super().all_reduce(partial, call)
+        if call.shape["regime"] >= TWO_SHOT[call.shape["tp"]]:
+            arm(call.buffers["mailbox"][1 - call.shape["parity"]])
+        return total
 
 
 @fault("o_proj.other-parity-read", "the consumer polls the half of the mailbox of the next layer (mutant M4)")

@@ -7,6 +7,7 @@ from validate.faults import fault
 from validate.model.call import Call
 from validate.paths.emulated import situ
 from validate.paths.emulated.arithmetic import chain_sum
+from validate.paths.emulated.front import merged
 from validate.paths.emulated.shared_experts import SpecializedSharedExperts
 
 BF16 = torch.bfloat16
@@ -74,6 +75,40 @@ class PartsInBf16(SpecializedSharedExperts):  # noqa: D101
         half = x.shape[1] // 2
         parts = [super(PartsInBf16, self).gate_up(x[:, s], weight[:, s], call) for s in (slice(half), slice(half, None))]
         return chain_sum(torch.stack(parts).to(BF16).float())
+
+
+@fault("shared_experts.table-starts-late", "TP 8's tables for one row hold zeros for gates below 2**-7", subtle=True)
+class TableStartsLate(SpecializedSharedExperts):  # noqa: D101
+    def activate(self, gate: Tensor, up: Tensor, beta: float, linear_beta: float) -> Tensor:
+        value = super().activate(gate, up, beta, linear_beta)
+        tables = self.small and self.form is situ.exact
+        return torch.where(gate.abs() < 2.0**-7, 0.0, value) if tables else value
+
+
+@fault(
+    "shared_experts.merged-kernel-through-fp16",
+    "the kernel that also has the router's rows flushes an activation below fp16's normal numbers",
+    subtle=True,
+)
+class MergedKernelThroughFp16(SpecializedSharedExperts):  # noqa: D101
+    def down(self, hidden: Tensor, weight: Tensor, call: Call) -> Tensor:
+        if merged(call.shape["tp"], call.shape["regime"]):
+            hidden = torch.where(hidden.abs() < 2.0**-14, 0.0, hidden)
+        return super().down(hidden, weight, call)
+
+
+@fault(
+    "shared_experts.merged-kernel-padding-leaks",
+    "the kernel that also has the router's rows adds a padded row's activation to the last live one",
+    subtle=True,
+)
+class MergedKernelPaddingLeaks(SpecializedSharedExperts):  # noqa: D101
+    def down(self, hidden: Tensor, weight: Tensor, call: Call) -> Tensor:
+        if merged(call.shape["tp"], call.shape["regime"]):
+            last = call.shape["batch"] - 1
+            hidden = hidden.clone()
+            hidden[last] += 0.0 * hidden[last + 1 :].sum(0)
+        return super().down(hidden, weight, call)
 
 
 @fault("shared_experts.one-row-of-neighbour", "the last live row reads the activation of the row before it", subtle=True)

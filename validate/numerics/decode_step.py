@@ -16,7 +16,7 @@ from validate.paths.dispatch import Deployment
 from validate.profiles import Profile
 
 TP = 8
-STARTS = (63, 10, 64)  # cached rows of each request before the first step: around the pages' ends
+STARTS = (63, 1, 64)  # cached rows of each request before the first step: around the pages' ends, and where each key counts
 PAGES = 4  # of a request
 AUX_LAYER = 2
 DECODE, PROMPT = Request(1), Request(1, prompt=True)

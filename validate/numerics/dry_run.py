@@ -70,19 +70,19 @@ def commands(cases: Sequence[Case], arguments: Arguments, profile: Profile) -> l
             "to run it, in one process for all ranks of a case and without a GPU:",
             f"  {_command(arguments, [], arguments.keyword)}",
         ]
-    one = [case for case in cases if ranks_of(case.stage, case.sizes) == 1]
+    spread = ["-n", str(profile.gpus_per_node)]
+    lines = ["", "what runs on one GPU, parts that need several emulated; it is spread over the GPUs of one node:"]
+    lines.append(f"  node 0: {_command(arguments, spread, arguments.keyword)}")
     several = [case for case in cases if ranks_of(case.stage, case.sizes) > 1]
-    lines = []
-    if one:
-        spread = ["-n", str(profile.gpus_per_node)]
-        lines += ["", f"{len(one)} cases of one GPU, spread over the GPUs of one node:"]
-        lines.append(f"  node 0: {_command(arguments, spread, _keyword(one, several, arguments.keyword))}")
+    others = [case for case in cases if ranks_of(case.stage, case.sizes) == 1]
     if several:
         lines += ["", f"{len(several)} cases of several GPUs, one process each; on every node, HEAD is the address of node 0:"]
+        if not subjects.over_several(profile):
+            lines.append("  (no subject runs over several ranks: such a start is refused)")
         for node in range(profile.nodes):
             start = f"torchrun --nnodes {profile.nodes} --nproc-per-node {profile.gpus_per_node} --node-rank {node}"
             start += f" --master-addr HEAD --master-port {PORT}"
-            lines.append(f"  node {node}: {_command(arguments, [], _keyword(several, one, arguments.keyword), start)}")
+            lines.append(f"  node {node}: {_command(arguments, [], _keyword(several, others, arguments.keyword), start)}")
     return lines
 
 

@@ -15,6 +15,7 @@ from validate.profiles import Profile
 
 EXPERTS = 24  # more than the 16 that every token takes, few enough that tokens share them
 INPUTS = ("levels", "maxima", "cancelling", "outliers", "zeros", "padded", "subnormal", "crowded")
+LARGEST = 7  # ``graded``: the channel of every block that sets its scale and meets zeros only
 # Through weights that are E2M1 numbers times 2**-9 ... 2**-6, this one channel gives 13 up values and, behind a
 # saturated gate, 13 hidden values. All lie at least half a percent from the middle of two E4M3 numbers, so that no
 # approximate instruction moves one across; 61.7, the largest of one block in eight, saturates under a floored scale
@@ -41,8 +42,9 @@ def cases(profile: Profile) -> list[Case]:
                 for batch in (1 + n % 2 if n % 4 < 2 else 4 + n % 3, 12):
                     sizes = {"tp": tp, "batch": batch, "regime": prepared_rows(batch)}
                     found.append(Case("experts", sizes, inputs, seed))
+            found.append(Case("experts", {"tp": tp, "batch": 2, "regime": 2}, "graded", seed))
     # Equal weights side by side: each is decoded once.
-    return sorted(dict.fromkeys(found), key=lambda case: (case.sizes["tp"], case.inputs == "levels"))
+    return sorted(dict.fromkeys(found), key=lambda case: (case.sizes["tp"], case.inputs in OWN_WEIGHTS, case.inputs))
 
 
 def build(case: Case) -> Call:
@@ -52,7 +54,9 @@ def build(case: Case) -> Call:
     FC2's own arithmetic is left open. ``maxima``: largest magnitudes of the blocks beside the boundaries of the scale.
     ``cancelling``: two blocks of channels cancel that exceed all others by 2**8. ``outliers``: single channels 2**10
     above their block. ``zeros``: whole rows and blocks of zeros. ``subnormal``: blocks below fp32's and E8M0's ranges.
-    ``crowded``: all tokens take the same experts. ``padded``: the last quarter of the rows (at least one, but not all)
+    ``crowded``: all tokens take the same experts. ``graded``: each block's largest value, of latent and hidden, is so much
+    larger than the others that these are subnormal E4M3 numbers, and its weights are zero: nothing else counts.
+    ``padded``: the last quarter of the rows (at least one, but not all)
     is NaN.
     """
     draws = Draws("experts", case.id)
@@ -78,19 +82,22 @@ def build(case: Case) -> Call:
     if case.inputs == "subnormal":
         blocks[:, 1::3] *= 2.0**-120
         blocks[:, 2::3] = 2.0**-130
+    if case.inputs == "graded":
+        latent *= 2.0**-5
+        blocks[..., LARGEST] = 2.0**9 * torch.tensor(MAXIMA)[draws.integers(tuple(blocks.shape[:2]), 0, len(MAXIMA))].bfloat16()
     if case.inputs == "padded" and rows > 1:
         live = rows - max(1, rows // 4)
         latent[live:] = float("nan")
     chosen = draws.permutation(EXPERTS) if case.inputs == "crowded" else None
     ids = torch.stack([(draws.permutation(EXPERTS) if chosen is None else chosen)[: K3.top_k] for _ in range(rows)])
-    w13, w2 = _weights(tp)
+    w13, w2 = OWN_WEIGHTS.get(case.inputs, _weights)(tp)
     return Call(
         "experts",
         case.sizes,
         {
             "latent": latent,
             "ids": ids.int(),
-            "w13": _saturated(tp) if case.inputs == "levels" else w13,
+            "w13": w13,
             "w2": w2,
             "beta": K3.situ_beta,
             "linear_beta": K3.situ_linear_beta,
@@ -111,15 +118,28 @@ def _weights(tp: int) -> tuple[Packed, Packed]:
     return w13, _stacked([packed_weight(draws, K3.latent, width, -6) for _ in range(EXPERTS)])
 
 
-@lru_cache(maxsize=2)
-def _saturated(tp: int) -> Packed:
+@lru_cache(maxsize=1)
+def _saturated(tp: int) -> tuple[Packed, Packed]:
     """W13 whose gate rows are 6 / 8 throughout: a positive channel of size 384 saturates every gate."""
-    w13, _ = _weights(tp)
+    w13, w2 = _weights(tp)
     width = w13.codes.shape[1] // 2
     changed = replace(w13, codes=w13.codes.clone(), scales=w13.scales.clone())
     changed.codes[:, :width] = 0x77
     changed.scales[:, :width] = SCALE_BIAS - 3
-    return changed
+    return changed, w2
+
+
+@lru_cache(maxsize=1)
+def _graded(tp: int) -> tuple[Packed, Packed]:
+    """Zeros for every block's channel ``LARGEST``; W13's rows for that hidden channel are 2**12 times as large."""
+    changed = [replace(weight, codes=weight.codes.clone(), scales=weight.scales.clone()) for weight in _weights(tp)]
+    for weight in changed:
+        weight.codes[..., LARGEST // 2 :: BLOCK // 2] &= 0x0F  # an odd channel: the high nibble
+    changed[0].scales[:, LARGEST::BLOCK] += 12
+    return changed[0], changed[1]
+
+
+OWN_WEIGHTS = {"levels": _saturated, "graded": _graded}
 
 
 def _stacked(weights: list[Packed]) -> Packed:

@@ -13,7 +13,7 @@ from validate.model.call import Call, Expected, ExpectedChoice
 from validate.numerics import acceptance, comparison
 from validate.numerics.acceptance import Ensemble, Measurement
 from validate.numerics.case import Case
-from validate.paths import Stuck, Subject
+from validate.paths import Broken, Stuck, Subject
 from validate.profiles import Profile
 from validate.reference.points import Member, Point, Points
 
@@ -39,12 +39,16 @@ STAGES = (
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one subject measured on one case. ``missing`` says why it did not run; then there are no measurements."""
+    """What one subject measured on one case. ``missing`` says why it did not run; then there are no measurements.
+
+    ``note``: what of the stage is not the subject's own.
+    """
 
     subject: str
     measurements: tuple[Measurement, ...]
     seconds: float  # of one call of the subject
     missing: str | None = None
+    note: str | None = None
 
 
 def cases(profile: Profile, stages: Iterable[str] | None = None) -> list[Case]:
@@ -83,14 +87,17 @@ def judge(case: Case, subjects: Iterable[Subject]) -> list[Judgement]:
             subject.run(first)
             seconds = time.perf_counter() - start
             subject.again(second)
-        except Stuck as stuck:
-            hang = Measurement("mailbox", "finished", stuck.armed, 0, False, str(stuck))
-            return [*judgements, Judgement(subject.name, (hang,), time.perf_counter() - start)]
+        except Broken as broken:
+            found = Measurement(broken.tensor, broken.check, broken.count, 0, False, str(broken))
+            judgements.append(Judgement(subject.name, (found,), time.perf_counter() - start))
+            if isinstance(broken, Stuck):
+                return judgements
+            continue
         if subject.path == "default":
             default = default or first
         measurements = _measure(call, first, second, subject, references, None if default is first else default)
         measurements += acceptance.inputs_kept(versions, _versions(call))
-        judgements.append(Judgement(subject.name, tuple(measurements), seconds))
+        judgements.append(Judgement(subject.name, tuple(measurements), seconds, note=subject.note(call)))
     return judgements
 
 

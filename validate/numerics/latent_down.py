@@ -37,9 +37,9 @@ def cases(profile: Profile) -> list[Case]:
 def build(case: Case) -> Call:
     """Inputs as ``reference.latent_down`` names them.
 
-    ``cancelling``: two blocks of channels cancel that exceed all others by 2**10. ``zeros``: a row of zeros, one of
-    -0, and one so small that its products are subnormal. ``padded``: the last quarter of the rows (at least one, but
-    not all) is NaN.
+    ``cancelling``: two blocks of channels cancel that exceed all others by 2**10. ``zeros``: a row whose results round to
+    zeros of both signs (pairs of +0 and -0 are the mailbox's sentinel), one of -0, and one so small that its products are
+    subnormal. ``padded``: the last quarter of the rows (at least one, but not all) is NaN.
     """
     draws = Draws("latent_down", case.id)
     tp, rows = case.sizes["tp"], case.sizes["batch"]
@@ -51,6 +51,7 @@ def build(case: Case) -> Call:
     if case.inputs == "zeros":
         x[-1] = 2.0**-126 * x[-1]
         x[0] = 0.0
+        x[0, 0] = 2.0**-131  # times weights of about 2**-6: below half of bf16's smallest number, 2**-134
         if rows > 2:
             x[1] = -0.0
     if case.inputs == "padded" and rows > 1:

@@ -36,7 +36,8 @@ def build(case: Case) -> Call:
 
     ``tied``: each row's largest logit belongs to two equal rows of the head, on both sides of a boundary between
     ranks. ``close``: the second of them is larger by less than a bf16 ulp. ``edges``: the largest logit is that of a
-    shard's first or last row. ``flat``: all logits of a row are within a few ulps of each other.
+    shard's first or last row; in the first row and the last that of the head's first and last row. ``flat``: all logits of
+    a row are within a few ulps of each other, so that many tie.
     """
     draws = Draws("logits", case.id)
     tp, rows = case.sizes["tp"], case.sizes["batch"]
@@ -44,11 +45,12 @@ def build(case: Case) -> Call:
     head = _head()
     first = (1 + torch.arange(rows) % BOUNDARIES) * (VOCAB // 16) - 1 - torch.arange(rows) // BOUNDARIES
     second = first + 1 + 2 * (torch.arange(rows) // BOUNDARIES)
-    if case.inputs != "trained":
+    if case.inputs in ("tied", "close", "edges"):
         head = head.clone()
         signs = torch.where(x < 0, -1.0, 1.0) * 2.0**-5
-        even = torch.arange(rows) % 2 == 0
-        head[torch.where(even, first, second) if case.inputs == "edges" else first] = signs.bfloat16()
+        edges = torch.where(torch.arange(rows) % 2 == 0, first, second)
+        edges[0], edges[-1] = 0, VOCAB - 1
+        head[edges if case.inputs == "edges" else first] = signs.bfloat16()
     if case.inputs in ("tied", "close"):
         head[second] = head[first]
     if case.inputs == "close":

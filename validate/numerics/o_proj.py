@@ -30,7 +30,8 @@ def cases(profile: Profile) -> list[Case]:
             if tp == 1:
                 continue
             # Verify steps are prepared at multiples of their length: sizes between the plain ones.
-            for n, (batch, inputs) in enumerate(((9, "cancelling"), (12, "sentinel"), (24, "trained"), (40, "cancelling"))):
+            verified = ((9, "cancelling"), (12, "sentinel"), (24, "trained"), (40, "cancelling"), (48, "early"))
+            for n, (batch, inputs) in enumerate(verified):
                 found.append(_case(tp, batch, batch, n, inputs, seed))
             # Few rows in the kernel of a larger size: the rest is padding.
             for n, (batch, regime) in enumerate(((1, 2), (3, 8), (5, 16), (8, 16), (15, 32), (17, 32), (33, 64))):

@@ -91,6 +91,7 @@ def start(arguments: Arguments, profile: Profile, output: Path, workers: int, ou
         commit=commit,
         dirty=dirty,
         machine=provenance.machine(),
+        vllm=subjects.vllm_files(made),
         start=records.now(),
     )
     folder = records.create(output, profile.name)
@@ -102,9 +103,11 @@ def start(arguments: Arguments, profile: Profile, output: Path, workers: int, ou
 def resume(folder: Path, workers: int, out: Console) -> Session:
     """An earlier run, to be continued. Lines that an error or a crash left are measured again."""
     manifest = records.read_manifest(folder)
+    made = subjects.make(manifest.profile, manifest.arguments.planted, manifest.arguments.vllm_src)
     for what, then, now in (
         ("source", manifest.source, provenance.source()),
         ("versions", manifest.versions, provenance.versions()),
+        ("files of vLLM", manifest.vllm, subjects.vllm_files(made)),
     ):
         if then != now:
             raise InputError(f"cannot resume {folder}: the {what} differ, {then} then and {now} now; start a new run")

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from validate import faults
 from validate.errors import InputError
@@ -11,6 +12,7 @@ from validate.model.call import Call
 from validate.paths import Subject
 from validate.paths.emulated import Emulated
 from validate.profiles import Profile
+from validate.records.model import VllmFiles
 
 CAPABILITY = {"hopper": (9, 0), "gb300": (10, 3)}  # compute capability of the GPUs that a profile runs on
 
@@ -28,17 +30,20 @@ def make(profile: Profile, planted: str | None = None, vllm_src: str | None = No
     return [*made, _vllm("default", vllm_src, interpreted=True)] if emulated and vllm_src else made
 
 
-def refuse_ranks(profile: Profile) -> None:
-    """Refuses a start by torchrun where no adapter runs over several ranks: every process would run every case."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return
+def over_several(profile: Profile) -> bool:
+    """Whether a subject of the profile has kernels that run over several ranks."""
     paths = [name.removeprefix("vllm-") for name in profile.subjects if name.startswith("vllm-")]
-    if paths:
-        from validate.paths.vllm import ADAPTERS
+    if not paths:
+        return False
+    from validate.paths.vllm import ADAPTERS
 
-        if any(adapter.needs.ranks != 1 for path in paths for adapter in ADAPTERS[path].values()):
-            return
-    raise InputError(f"started as one of several processes, but no subject of {profile.name} runs over several ranks")
+    return any(adapter.needs.ranks != 1 for path in paths for adapter in ADAPTERS[path].values())
+
+
+def refuse_ranks(profile: Profile) -> None:
+    """Refuses a start by torchrun where nothing runs over several ranks: every process would run every case."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not over_several(profile):
+        raise InputError(f"started as one of several processes, but no subject of {profile.name} runs over several ranks")
 
 
 def without_gpu(profile: Profile, vllm_src: str | None = None) -> Mapping[str, Callable[[Call], str | None]]:
@@ -54,6 +59,19 @@ def without_gpu(profile: Profile, vllm_src: str | None = None) -> Mapping[str, C
 def sound_and_faulty(names: Iterable[str]) -> list[Subject]:
     """The sound default path and the faults of these names, each as a subject named after it."""
     return [Emulated("default"), *(faults.find(name).subject() for name in names)]
+
+
+def vllm_files(made: Iterable[Subject]) -> VllmFiles | None:
+    """Which vLLM the subjects run; None if none does."""
+    found = [subject.files() for subject in made if isinstance(subject, _RunsVllm)]
+    if not found:
+        return None
+    return found[0].model_copy(update={"files": {name: digest for one in found for name, digest in one.files.items()}})
+
+
+@runtime_checkable
+class _RunsVllm(Protocol):
+    def files(self) -> VllmFiles: ...
 
 
 def _named(name: str, planted: faults.Fault | None, vllm_src: str | None, *, interpreted: bool) -> Subject:

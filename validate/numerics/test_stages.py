@@ -51,5 +51,6 @@ def line_of(case: Case, judgement: judge.Judgement) -> Line:
         subject=judgement.subject,
         seconds=round(judgement.seconds, 6),
         missing=judgement.missing,
+        note=judgement.note,
         measurements=tuple(Measured(**vars(m)) for m in judgement.measurements),
     )

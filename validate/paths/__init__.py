@@ -5,12 +5,19 @@ from typing import Protocol
 from validate.model.call import Call
 
 
-class Stuck(Exception):
-    """A kernel did not end by its deadline. The process's GPU context is lost. ``armed`` counts fragments it waits for."""
+class Broken(Exception):
+    """A subject failed a check while it ran: ``count`` things of ``tensor`` are wrong."""
 
-    def __init__(self, armed: int, detail: str) -> None:
+    def __init__(self, tensor: str, check: str, count: int, detail: str) -> None:
         super().__init__(detail)
-        self.armed = armed
+        self.tensor, self.check, self.count = tensor, check, count
+
+
+class Stuck(Broken):
+    """A kernel did not end by its deadline, with ``count`` fragments of a mailbox still armed. The GPU context is lost."""
+
+    def __init__(self, count: int, detail: str) -> None:
+        super().__init__("mailbox", "finished", count, detail)
 
 
 class Subject(Protocol):
@@ -21,6 +28,9 @@ class Subject(Protocol):
 
     def missing(self, call: Call) -> str | None:
         """Why it cannot run this call, in a few words; None if it can."""
+
+    def note(self, call: Call) -> str | None:
+        """What of the stage it takes from elsewhere; None if nothing."""
 
     def polls(self, call: Call) -> bool:
         """Whether it waits for something and may wait for ever: then it is judged in a process of its own."""

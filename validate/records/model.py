@@ -50,7 +50,7 @@ class Line(_Record):
     """One line of ``measurements.jsonl``: one subject on one case.
 
     ``seconds`` is one call of the subject. ``missing`` says why the subject does not run such cases, ``error`` why it
-    should have and did not.
+    should have and did not, ``note`` what of the stage is not the subject's own.
     """
 
     case: str
@@ -62,6 +62,7 @@ class Line(_Record):
     seconds: float = 0.0
     missing: str | None = None
     error: str | None = None
+    note: str | None = None
     measurements: tuple[Measured, ...] = ()
 
     @property
@@ -109,6 +110,14 @@ class NotRun(_Record):
     why: str
 
 
+class VllmFiles(_Record):
+    """Which vLLM was run: its version, its commit, and the digest of each of its files that was imported."""
+
+    version: str
+    commit: str | None
+    files: dict[str, str]
+
+
 class Manifest(_Record):
     """``manifest.json``: what was run by which code on which machine, and how it ended.
 
@@ -128,6 +137,7 @@ class Manifest(_Record):
     commit: str | None
     dirty: bool | None
     machine: Machine
+    vllm: VllmFiles | None = None
     start: str
     end: str | None = None
     seconds: float | None = None

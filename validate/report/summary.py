@@ -1,11 +1,20 @@
 """``summary.md``: the verdict first, then what it rests on, then what was not run."""
 
+from collections import Counter
+
 from validate.records.model import Line, Manifest
 from validate.report import failures, tables
+from validate.report.agreement import pairs
+from validate.report.agreement import render as render_pairs
 from validate.verdict import Verdict
 
 SHOWN = 20  # failing cases written out; measurements.jsonl holds them all
 _KINDS = {"emulated": "emulated in torch on a CPU", "hopper": "on a Hopper GPU", "gb300": "on GB300"}
+
+_NO_SIGN_OFF = {
+    "emulated": "An emulated run can not sign off a release: no kernel of vLLM was run on a GPU.",
+    "hopper": "A Hopper run can not sign off a release: it runs what needs no tensor memory and no multicast, on one GPU.",
+}
 
 
 def render(manifest: Manifest, lines: list[Line]) -> str:
@@ -17,6 +26,13 @@ def render(manifest: Manifest, lines: list[Line]) -> str:
         parts += [f"```text\n{failures.describe(manifest, line)}\n```" for line in bad[:SHOWN]]
         if len(bad) > SHOWN:
             parts.append(f"{len(bad) - SHOWN} more are in measurements.jsonl.")
+    notes = _notes(lines)
+    if notes:
+        parts += ["## Of which vLLM's kernels are a part", notes]
+    agreement = pairs(lines)
+    if agreement:
+        key = "Relative 2-norm errors of vLLM's kernels as multiples of the emulated ones on the same inputs:\n\n"
+        parts += ["## Emulation beside vLLM", key + render_pairs(agreement)]
     parts += ["## Not run", "\n".join(f"- {entry.what}: {entry.why}" for entry in manifest.not_run)]
     untold = _untold(lines)
     if untold:
@@ -40,8 +56,8 @@ def _head(manifest: Manifest, lines: list[Line]) -> str:
         f"What ran: **{_KINDS[manifest.runs_on]}{also}**. {done} of {manifest.planned} cases, {judged} judgements, "
         f"subjects {', '.join(manifest.subjects)}; {manifest.profile.seeds} seed(s)."
     )
-    if manifest.runs_on == "emulated":
-        text.append("An emulated run can not sign off a release: no kernel of vLLM was run on a GPU.")
+    if manifest.runs_on in _NO_SIGN_OFF:
+        text.append(_NO_SIGN_OFF[manifest.runs_on])
     return "\n\n".join(text)
 
 
@@ -56,6 +72,11 @@ def _stages(lines: list[Line]) -> str:
     ]
     key = "A check's column is its largest figure as a share of its bound: above 1 fails.\n\n"
     return key + tables.markdown(header, body)
+
+
+def _notes(lines: list[Line]) -> str:
+    counts = Counter((line.stage, line.subject, line.note) for line in lines if line.note)
+    return "\n".join(f"- {stage}, {subject}, {count} cases: {note}" for (stage, subject, note), count in counts.items())
 
 
 def _untold(lines: list[Line]) -> str:
@@ -78,6 +99,14 @@ def _provenance(manifest: Manifest) -> str:
             f"- {machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.system}",
             f"- commit {commit}, source {manifest.source}",
             f"- {', '.join(f'{name} {version}' for name, version in manifest.versions.items())}",
+            *_vllm(manifest),
             f"- arguments {manifest.arguments.model_dump_json(exclude_none=True)}",
         ]
     )
+
+
+def _vllm(manifest: Manifest) -> list[str]:
+    if manifest.vllm is None:
+        return []
+    found = manifest.vllm
+    return [f"- vLLM {found.version}, commit {found.commit or 'unknown'}, {len(found.files)} files (digests in manifest.json)"]

@@ -79,6 +79,10 @@ class Emulated:
         reason = getattr(self.stages[call.stage], "missing", None)
         return reason(call) if reason else None
 
+    def note(self, call: Call) -> str | None:
+        """Nothing: it emulates whole stages."""
+        return None
+
     def polls(self, call: Call) -> bool:
         """Never: what others write is there before."""
         return False

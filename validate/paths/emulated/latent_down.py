@@ -6,6 +6,7 @@ from torch import Tensor
 from validate.model.call import Call
 from validate.paths.emulated.arithmetic import gemm
 from validate.paths.emulated.front import front_gemm, lane_dot, uses_small_batch
+from validate.paths.emulated.mailbox import poll
 
 BF16 = torch.bfloat16
 
@@ -37,8 +38,9 @@ class SpecializedLatentDown(DefaultLatentDown):
     """
 
     def latent(self, x: Tensor, weight: Tensor) -> Tensor:
-        """bf16 [rows, 3584]: the ranks' shards, one after the other."""
-        return torch.cat(self.gather([self.shard(x, part, rank) for rank, part in enumerate(weight.chunk(self.tp))]), 1)
+        """bf16 [rows, 3584]: the ranks' shards, one after the other, NaN where the reader would wait for ever."""
+        shards = self.gather([self.shard(x, part, rank) for rank, part in enumerate(weight.chunk(self.tp))])
+        return torch.cat([poll(shard).to(BF16) for shard in shards], 1)
 
     def gather(self, shards: list[Tensor]) -> list[Tensor]:
         """The shards as they lie in the mailbox."""

@@ -34,20 +34,25 @@ class DefaultMla:
         """Runs the stage; ``reference.mla.reference`` says what the tensors are."""
         i = dict(call.inputs)
         self.shape = call.shape
-        heads, nope, _ = i["w_uk"].shape
         cache = call.buffers["cache"]
         self.dtype = cache.dtype
+        query, row = self.query_and_row(call, i)
+        call.outputs["query"].copy_(query)
+        latent = self.insert_and_attend(cache, row, query.float(), i)
+        call.outputs["out"].copy_(self.finish(latent, i))
+
+    def query_and_row(self, call: Call, i: Inputs) -> tuple[Tensor, Tensor]:
+        """In the cache's dtype: the absorbed query [rows, H, 576], and what each new token adds to the cache [rows, 576]."""
+        heads, nope, _ = i["w_uk"].shape
         start, width = i["q_norm"].numel(), i["kv_norm"].numel()
-        row_width = cache.shape[-1]
+        row_width = call.buffers["cache"].shape[-1]
         q_latent = self.norm_query(i["x"][:, :start].float(), i["q_norm"].float(), i["eps"])
         kv_latent = self.norm_row(i["x"][:, start : start + width].float(), i["kv_norm"].float(), i["eps"])
         q = self.project(q_latent, i["q_b"]).view(-1, heads, i["q_b"].shape[0] // heads)
         absorbed = self.absorb(q[..., :nope], i["w_uk"])
         query = self.quantise_query(torch.cat([absorbed, q[..., nope:].float()], -1), i)
-        call.outputs["query"].copy_(query)
         row = torch.cat([kv_latent.float(), i["x"][:, start + width : start + row_width].float()], -1)
-        latent = self.insert_and_attend(cache, self.quantise_row(row, i), query.float(), i)
-        call.outputs["out"].copy_(self.finish(latent, i))
+        return query, self.quantise_row(row, i)
 
     def norm_query(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """bf16 RMSNorm of the query latent."""

@@ -4,19 +4,29 @@ Nobody here wrote them. On a GPU each runs what that GPU can; on a CPU the defau
 and where they pass, the reference and its rounding points are those of vLLM.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from validate.errors import InputError
 from validate.model.call import Call
-from validate.paths.vllm import attn_res, entries, kda
-from validate.paths.vllm.adapter import Adapter
+from validate.paths.vllm import attn_res, dense_mlp, embedding, entries, kda, mla, o_proj, router, shared_experts
+from validate.paths.vllm.adapter import Adapter, Composed, Whole
 from validate.paths.vllm.source import Source
+from validate.records.model import VllmFiles
 
-ADAPTERS: Mapping[str, Mapping[str, Adapter]] = {
+ADAPTERS: Mapping[str, Mapping[str, Whole | Composed]] = {
     "default": {"kda": kda.DefaultKda(), "attn_res": attn_res.DefaultAttnRes()},
-    "specialized": {"kda": kda.SpecializedKda(), "attn_res": attn_res.SpecializedAttnRes()},
+    "specialized": {
+        "embedding": embedding.SpecializedEmbedding(),
+        "attn_res": attn_res.SpecializedAttnRes(),
+        "kda": kda.SpecializedKda(),
+        "mla": mla.SpecializedMla(),
+        "o_proj": o_proj.SpecializedOproj(),
+        "router": router.SpecializedRouter(),
+        "shared_experts": shared_experts.SpecializedSharedExperts(),
+        "dense_mlp": dense_mlp.SpecializedDenseMlp(),
+    },
 }
 ENTRIES = {"default": entries.DEFAULT, "specialized": entries.SPECIALIZED}
 
@@ -58,20 +68,34 @@ class Vllm:
 
             self._gpu = Gpu()
 
+    def files(self) -> VllmFiles:
+        """Which vLLM this is."""
+        version, commit = self._source.version()
+        return VllmFiles(version=version, commit=commit, files=self._source.digests())
+
     def missing(self, call: Call) -> str | None:
         """Stages without an adapter, GPUs that are too old for it, and calls that it cannot run."""
         return unable(self.path, call, self._source, self._gpu.capability if self._gpu else None)
 
+    def note(self, call: Call) -> str | None:
+        """Which parts of a composed stage are emulated."""
+        adapter = self._adapters[call.stage]
+        return None if isinstance(adapter, Adapter) else adapter.note(call)
+
     def polls(self, call: Call) -> bool:
         """Whether its kernels wait for other ranks, and may wait for ever."""
-        return self._gpu is not None and call.inputs.get("delta", 0) is None
+        adapter = self._adapters[call.stage]
+        if self._gpu is None or isinstance(adapter, Adapter):
+            return self._gpu is not None and call.inputs.get("delta", 0) is None
+        return adapter.polls(call)
 
     def run(self, call: Call) -> None:
         """Runs the stage. What overflows in the interpreter does so silently, as on a GPU."""
-        adapter = self._adapters[call.stage]
         if self._gpu is not None:
-            self._gpu.run(adapter, call, self._source)
+            self._on_gpu(call, self._gpu.run)
             return
+        adapter = self._adapters[call.stage]
+        assert isinstance(adapter, Adapter)
         with np.errstate(all="ignore"):
             adapter.prepare(call, self._source).launch()
 
@@ -80,4 +104,11 @@ class Vllm:
         if self._gpu is None:
             self.run(call)
         else:
-            self._gpu.replay(self._adapters[call.stage], call, self._source)
+            self._on_gpu(call, self._gpu.replay)
+
+    def _on_gpu(self, call: Call, way: Callable[[Adapter, Call, Source], None]) -> None:
+        adapter = self._adapters[call.stage]
+        if isinstance(adapter, Adapter):
+            way(adapter, call, self._source)
+        else:
+            adapter.compose(call, lambda part, of: way(part, of, self._source), self._source)

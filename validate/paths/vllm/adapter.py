@@ -1,8 +1,8 @@
-"""What an adapter of a stage is: it turns a call into a launch of vLLM's kernels."""
+"""What an adapter of a stage is: it turns a call into launches of vLLM's kernels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -40,12 +40,9 @@ class Prepared:
     mailboxes: tuple[Tensor, ...] = ()
 
 
+@runtime_checkable
 class Adapter(Protocol):
-    """One path's kernels of one stage."""
-
-    @property
-    def needs(self) -> Needs:
-        """The machine that they run on."""
+    """One path's kernels of one stage, or of a part of it."""
 
     @property
     def step(self) -> tuple[str, ...]:
@@ -56,3 +53,34 @@ class Adapter(Protocol):
 
     def prepare(self, call: Call, source: Source) -> Prepared:
         """Compiles and binds what the step needs. The call's tensors are where they will be when it runs."""
+
+
+class Whole(Adapter, Protocol):
+    """One path's kernels of a whole stage."""
+
+    @property
+    def needs(self) -> Needs:
+        """The machine that they run on."""
+
+
+Run = Callable[[Adapter, Call], None]  # runs a part of a stage on this process's GPU
+
+
+class Composed(Protocol):
+    """A stage of which vLLM's kernels run here in part: the rest, between and around them, is emulated."""
+
+    @property
+    def needs(self) -> Needs:
+        """The machine that its kernels run on."""
+
+    def missing(self, call: Call, source: Source) -> str | None:
+        """Why it cannot run this call, in a few words; None if it can."""
+
+    def note(self, call: Call) -> str:
+        """Which parts are vLLM's and which are emulated."""
+
+    def polls(self, call: Call) -> bool:
+        """Whether a part waits for other ranks."""
+
+    def compose(self, call: Call, run: Run, source: Source) -> None:
+        """Fills the call's outputs and updates its buffers; ``run`` runs the parts."""

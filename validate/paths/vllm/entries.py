@@ -45,6 +45,9 @@ CONVOLUTION = "vllm/model_executor/layers/mamba/ops/causal_conv1d.py"
 GATED_NORM = "vllm/third_party/flash_linear_attention/ops/kda.py"  # nvidia/kda.py imports FusedRMSNormGated from it
 ATTN_RES = f"{NVIDIA}/ops/attn_res.py"
 PREPARED_KDA, PREPARED_ATTN_RES = f"{CUTEDSL}/kda/prepared.py", f"{CUTEDSL}/attn_res/prepared.py"
+HOST, PREPARED_EMBEDDING = f"{CUTEDSL}/common/host.py", f"{CUTEDSL}/common/embedding.py"
+MLA_QUERY, MLA_VALUE, FRONT = f"{CUTEDSL}/mla/query.py", f"{CUTEDSL}/mla/value.py", f"{CUTEDSL}/moe/front.py"
+PREPARED_OPROJ, DENSE = f"{CUTEDSL}/oproj/prepared.py", f"{CUTEDSL}/moe/dense.py"
 
 # By path and stage. Only parameters that are passed are named: others may come and go.
 DEFAULT: Mapping[str, tuple[Entry | Constant, ...]] = {
@@ -75,6 +78,26 @@ DEFAULT: Mapping[str, tuple[Entry | Constant, ...]] = {
     ),
 }
 SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
+    "embedding": (
+        _entry(PREPARED_EMBEDDING, "PreparedEmbedding.__init__", "embedding tp rank"),
+        _entry(PREPARED_EMBEDDING, "PreparedEmbedding.run", "ids out"),
+    ),
+    "mla": (
+        _entry(MLA_QUERY, "MlaQuery.__init__", "heads batch q_b_cp_async"),
+        Constant(MLA_QUERY, "TILED_FROM", {12: 4, 6: 6}),
+        _entry(MLA_VALUE, "MlaValue.__init__", "heads batch q"),
+        _entry(HOST, "fake", "shape stride dtype align"),
+        _entry(HOST, "layout", "tensor"),
+        _entry(HOST, "stream", "device"),
+    ),
+    "o_proj": (_entry(PREPARED_OPROJ, "compile_oproj", "kind k batch tp nb has_delta mla front cap twoshot"),),
+    "dense_mlp": (
+        _entry(DENSE, "_compile_activation", "hidden padded arch"),
+        _entry(HOST, "architecture", "device"),
+        _entry(HOST, "dynamic_view", "tensor"),
+    ),
+    "shared_experts": (_entry(FRONT, "compile_route", "batch shared renorm roles device polled plan"),),
+    "router": (_entry(FRONT, "compile_route", "batch shared renorm roles device polled plan"),),
     "kda": (
         _entry(PREPARED_KDA, "PreparedKda.__init__", "attention policies conv_dim_first"),
         _entry(PREPARED_KDA, "PreparedKda.prepare_caches", "caches"),

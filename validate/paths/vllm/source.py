@@ -9,7 +9,8 @@ below, and by nothing else:
 - ``triton_utils``, ``logger``, ``_custom_ops`` (empty: no compiled kernels), ``model_executor.custom_op``;
 - ``distributed``: a group of this process alone, whose all-reduce returns its argument;
 - ``v1.attention.backends.utils``: the null block's and the padded slot's numbers;
-- names that the KDA file imports for prefill, which is not run here.
+- names that the KDA file imports for prefill, which is not run here, and, where FlashInfer is not installed, those that
+  the split-K GEMM's file imports from it, so that files beside it can be imported.
 """
 
 import hashlib
@@ -41,6 +42,9 @@ PREFILL: dict[str, dict[str, Any]] = {
     "utils": {"FLA_CHUNK_SIZE": 64, "is_amd": False, "is_gather_supported": True},
 }
 
+SPLIT_K = "flashinfer.gemm.kernels.dense_bf16_gemm_sm100_splitk"
+SPLIT_K_NAMES = ("OWNER_RANK", "SplitKTactic", "_store_shared_remote_v4")
+
 
 class Source:
     """The files under ``root``, the folder that holds ``vllm/``. Of several in one process, one at a time is active."""
@@ -68,9 +72,12 @@ class Source:
         commit = re.search(r"__commit_id__ = commit_id = '([^']+)'", text)
         return version[1] if version else "unknown", commit[1] if commit else _git_head(self.root)
 
-    def digest(self, file: str) -> str:
-        """The SHA-256 of one of its files, 16 hex digits."""
-        return hashlib.sha256((self.root / file).read_bytes()).hexdigest()[:16]
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of each of its files that is imported, 16 hex digits."""
+        self._activate()
+        names = {n: getattr(m, "__file__", None) for n, m in sys.modules.items() if n.partition(".")[0] == "vllm"}
+        files = sorted(Path(file) for file in names.values() if file and Path(file).is_relative_to(self.root))
+        return {str(f.relative_to(self.root)): hashlib.sha256(f.read_bytes()).hexdigest()[:16] for f in files}
 
     def _activate(self) -> None:
         if self.installed or Source._active is self:
@@ -78,13 +85,14 @@ class Source:
         others = {name: module for name, module in sys.modules.items() if name == "vllm" or name.startswith("vllm.")}
         if others and Source._active is None:
             raise InputError("vLLM is imported in this process: files of another folder are loaded only without it")
+        modules = self._modules or _stand_ins(self.interpreted)
         for name in others:
             del sys.modules[name]
         if Source._active is not None:
             Source._active._modules = others
             sys.meta_path.remove(Source._active._finder)
         sys.meta_path.insert(0, self._finder)
-        sys.modules.update(self._modules or _stand_ins(self.interpreted))
+        sys.modules.update(modules)
         Source._active = self
 
 
@@ -156,6 +164,13 @@ def _stand_ins(interpreted: bool) -> dict[str, ModuleType]:
                 "exp2": lambda x: tl.exp2(x),
                 "log": lambda x: tl.log(x),
             }
+    if "flashinfer" not in sys.modules and importlib.util.find_spec("flashinfer") is None:
+        contents |= {
+            "flashinfer": {},
+            "flashinfer.gemm": {},
+            "flashinfer.gemm.kernels": {},
+            SPLIT_K: dict.fromkeys(SPLIT_K_NAMES),
+        }
     modules = {}
     for name, attributes in contents.items():
         modules[name] = ModuleType(name)

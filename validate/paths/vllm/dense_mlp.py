@@ -1,0 +1,71 @@
+"""Layer 0's activation by the specialized path's own kernel; the projections, split-K GEMMs by tcgen05, are emulated."""
+
+import importlib
+
+import torch
+from torch import Tensor
+
+from validate.model.call import Call
+from validate.paths import Broken
+from validate.paths.emulated import dense_mlp as emulated
+from validate.paths.vllm.adapter import Needs, Prepared, Run
+from validate.paths.vllm.entries import DENSE, HOST, imported, module_of
+from validate.paths.vllm.source import Source
+
+
+class SpecializedDenseMlp:
+    """``DenseSitu``: SiTU with the native tanh, and zeros where TP 16's down projection is padded. SM90 and later."""
+
+    needs = Needs(capability=(9, 0))
+
+    def missing(self, call: Call, source: Source) -> str | None:
+        """The kernels exist at two sizes."""
+        return emulated.SpecializedDenseMlp.missing(call)
+
+    def note(self, call: Call) -> str:
+        """Its GEMMs need SM100."""
+        return "activation by vLLM; projections emulated"
+
+    def polls(self, call: Call) -> bool:
+        """Never."""
+        return False
+
+    def compose(self, call: Call, run: Run, source: Source) -> None:
+        """``reference.dense_mlp.reference`` says what the tensors are."""
+        _Around(run)(call)
+
+
+class _Around(emulated.SpecializedDenseMlp):
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def activate(self, gate: Tensor, up: Tensor, beta: float, linear_beta: float) -> Tensor:
+        width = gate.shape[1]
+        out = torch.full((len(gate), width + -width % 128), float("nan"), dtype=torch.bfloat16)
+        inputs = {"gate_up": torch.cat([gate, up], 1).bfloat16(), "beta": beta, "linear_beta": linear_beta}
+        self._run(_Activation(), Call("dense_mlp", {"width": width}, inputs, {}, {}, {"out": out}))
+        padding = int((out[:, width:] != 0).sum())
+        if padding:
+            raise Broken("hidden", "complete", padding, f"{padding} padded columns are not zero")
+        return out[:, :width].float()
+
+
+class _Activation:
+    """``_compile_activation`` as ``PreparedDenseMLP`` of moe/dense.py calls it."""
+
+    step = ("gate_up",)
+
+    def missing(self, call: Call, source: Source) -> str | None:
+        return None
+
+    def prepare(self, call: Call, source: Source) -> Prepared:
+        host, float32 = source.module(module_of(HOST)), importlib.import_module("cutlass").Float32
+        i, out = call.inputs, call.outputs["out"]
+        arch = host.architecture(out.device)
+        code = imported(source, DENSE, "_compile_activation")(call.shape["width"], out.shape[1], arch)
+        scalars = float32(i["beta"]), float32(i["linear_beta"])
+
+        def launch() -> None:
+            code(host.dynamic_view(i["gate_up"]), host.dynamic_view(out), *scalars, host.stream(out.device))
+
+        return Prepared(launch)
