@@ -1,5 +1,6 @@
-"""Records made by hand, for tests that need no stage to run; and the command line."""
+"""Records made by hand, for tests that need no stage to run; the command line; and vLLM's sources."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,15 @@ torch.set_num_threads(1)  # a test process a core: more threads would wait for e
 @pytest.fixture
 def tool(tmp_path: Path) -> Tool:
     return Tool(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def vllm_source() -> Path:
+    """The folder that holds ``vllm/`` of version 0.33.0; nox -s tests downloads it."""
+    root = os.environ.get("K3_PARITY_VLLM_SRC")
+    if not root:
+        pytest.skip("vLLM's source is not at hand: set K3_PARITY_VLLM_SRC to an unpacked wheel of 0.33.0")
+    return Path(root)
 
 
 @pytest.fixture

@@ -6,11 +6,14 @@ was measured is kept and can be resumed).
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from validate.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
@@ -31,7 +34,8 @@ def numerics(
     output: Output = Path("runs"),
     resume: Annotated[Path | None, typer.Option(help="continue an interrupted run")] = None,
     plant: Annotated[str | None, typer.Option(help="plant this fault, to see the run fail")] = None,
-    vllm_src: Annotated[Path | None, typer.Option(help="vLLM's sources, for the subject vllm-default")] = None,
+    vllm_src: Annotated[Path | None, typer.Option(help="vLLM's sources, for the subjects that run its kernels")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="run nothing; say what every case needs, and the commands")] = False,
 ) -> int:
     """Judges every decode stage of both paths against the float64 reference."""
     from validate.numerics import detection, display, session  # not before it is needed: these import torch
@@ -41,6 +45,10 @@ def numerics(
     given: dict[str, object] = {"profile": profile, "keyword": keyword, "seeds": seeds, "planted": plant}
     given |= {"vllm_src": str(vllm_src) if vllm_src else None, "mode": "faults" if faults else None}
     out = display.console()
+    if dry_run:
+        if resume or faults or plant:
+            raise InputError("--dry-run takes none of --resume, --faults and --plant: it resolves the cases of a profile")
+        return _dry_run(given, out)
     if resume is not None:
         current = session.resume(resume, workers or cores(), out)
         _same(resume, given, current.manifest.arguments.model_dump())
@@ -106,6 +114,35 @@ def bench(profile: ProfileName = None, keyword: Keyword = None, seeds: Seeds = N
     return benchmark.run(session.start(arguments, chosen, output, 1, display.console()))
 
 
+@app.command()
+def preflight(
+    model_config: Annotated[Path, typer.Option(help="the model's config.json")],
+    words: Annotated[list[str] | None, typer.Argument(metavar="-- ARGUMENTS", help="as they are given to vllm serve")] = None,
+    arguments: Annotated[Path | None, typer.Option(help="the engine arguments in a TOML or JSON file")] = None,
+    capability: Annotated[str, typer.Option(help="compute capability of the GPUs")] = "10.3",
+) -> int:
+    """Says what stands in the way of a deployment: what vLLM refuses, and what it should refuse but does not.
+
+    Exit code 0 if nothing does, 2 if there are only warnings, 3 if vLLM refuses it or the path does not support it.
+    """
+    import os
+
+    from validate.preflight import arguments as read
+    from validate.preflight import deployment, findings, verdict
+
+    given = (read.from_file(arguments) if arguments else {}) | read.from_words(words or [])
+    described = deployment.Deployment(
+        deployment.engine(given), deployment.model_config(model_config), os.environ, deployment.version_of(capability)
+    )
+    found = findings(described)
+    for finding in found:
+        typer.echo(finding)
+    refused = sum(finding.severity == "refuse" for finding in found)
+    outcome = verdict(found)
+    typer.echo(f"{outcome}  {refused} refused, {len(found) - refused} warnings, for GPUs of compute capability {capability}")
+    return outcome.exit_code
+
+
 def main() -> None:
     """Runs the command line; a person's errors become one line, never a traceback."""
     try:
@@ -122,8 +159,18 @@ def main() -> None:
 
 def _refuse(message: str) -> int:
     if message:  # empty where no command was given: the help is printed then
-        print(f"error: {' '.join(message.split())}", file=sys.stderr)
+        print("error:", "\n".join(" ".join(line.split()) for line in message.strip().splitlines()), file=sys.stderr)
     return 3
+
+
+def _dry_run(given: dict[str, object], out: "Console") -> int:
+    from validate.numerics import session
+    from validate.numerics.dry_run import dry_run
+    from validate.records.model import Arguments
+
+    named = {name: value for name, value in given.items() if value is not None}
+    arguments = Arguments.model_validate({"seeds": 1} | named)
+    return dry_run(arguments, session.profile_of(arguments.profile, arguments.seeds if "seeds" in named else None), out)
 
 
 def _same(run: Path, given: dict[str, object], recorded: dict[str, object]) -> None:

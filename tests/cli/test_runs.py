@@ -115,7 +115,7 @@ def test_a_worker_that_dies_is_an_invalid_case_by_name(tool: Tool) -> None:
     out, err = process.communicate(timeout=200)
     assert process.returncode == 3, (out, err)
     assert err == ""
-    lost = [line for line in measured(run) if line["error"]]
+    lost = [line for line in measured(run) if line.get("error")]
     assert {line["case"] for line in lost} == {lost[0]["case"]}
     assert "crashed" in lost[0]["error"]
     assert f"INVALID emulated-default on {lost[0]['case']}" in out

@@ -1,6 +1,5 @@
-"""vLLM's sources, for the tests that run or read them, and copies of them with faults."""
+"""Copies of vLLM's sources with faults."""
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,15 +9,6 @@ import pytest
 from validate.paths.vllm import entries
 
 Edit = Callable[[str, dict[str, str]], Path]
-
-
-@pytest.fixture(scope="session")
-def vllm_source() -> Path:
-    """The folder that holds ``vllm/`` of version 0.33.0; nox -s tests downloads it."""
-    root = os.environ.get("K3_PARITY_VLLM_SRC")
-    if not root:
-        pytest.skip("vLLM's source is not at hand: set K3_PARITY_VLLM_SRC to an unpacked wheel of 0.33.0")
-    return Path(root)
 
 
 @pytest.fixture

@@ -49,8 +49,9 @@ class Draws:
         out = torch.empty(count, dtype=dtype)
         for start in range(0, count, _CHUNK):
             size = min(_CHUNK, count - start)
-            words = self._bits.random_raw(size).view(np.uint16).reshape(size, 4)
-            centred = words.sum(axis=1, dtype=np.int32) - 2 * 65535
+            first, second, third, fourth = self._bits.random_raw(size).view(np.uint16).reshape(size, 4).T
+            # Added by columns: numpy's sum over a short axis takes seven times as long.
+            centred = np.add(first, second, dtype=np.int32) + np.add(third, fourth, dtype=np.int32) - 2 * 65535
             out[start : start + size] = torch.from_numpy(centred.astype(np.float64) * (_BELL_SCALE * std)).to(dtype)
         return out.reshape(shape)
 

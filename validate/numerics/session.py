@@ -72,6 +72,7 @@ class Session:
 
 def start(arguments: Arguments, profile: Profile, output: Path, workers: int, out: Console) -> Session:
     """A new run with its folder. Bad arguments raise InputError before a folder is made."""
+    subjects.refuse_ranks(profile)
     made = subjects.make(profile, arguments.planted, arguments.vllm_src)
     cases = _cases(arguments, profile)
     planted = arguments.planted

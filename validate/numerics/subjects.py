@@ -1,16 +1,20 @@
 """The subjects of a run, made from their names."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from validate import faults
 from validate.errors import InputError
+from validate.model.call import Call
 from validate.paths import Subject
 from validate.paths.emulated import Emulated
 from validate.profiles import Profile
 from validate.records.model import VllmFiles
+
+CAPABILITY = {"hopper": (9, 0), "gb300": (10, 3)}  # compute capability of the GPUs that a profile runs on
 
 
 def make(profile: Profile, planted: str | None = None, vllm_src: str | None = None) -> list[Subject]:
@@ -24,6 +28,32 @@ def make(profile: Profile, planted: str | None = None, vllm_src: str | None = No
     emulated = profile.runs_on == "emulated"
     made = [_named(name, fault, vllm_src, interpreted=emulated) for name in profile.subjects]
     return [*made, _vllm("default", vllm_src, interpreted=True)] if emulated and vllm_src else made
+
+
+def over_several(profile: Profile) -> bool:
+    """Whether a subject of the profile has kernels that run over several ranks."""
+    paths = [name.removeprefix("vllm-") for name in profile.subjects if name.startswith("vllm-")]
+    if not paths:
+        return False
+    from validate.paths.vllm import ADAPTERS
+
+    return any(adapter.needs.ranks != 1 for path in paths for adapter in ADAPTERS[path].values())
+
+
+def refuse_ranks(profile: Profile) -> None:
+    """Refuses a start by torchrun where nothing runs over several ranks: every process would run every case."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not over_several(profile):
+        raise InputError(f"started as one of several processes, but no subject of {profile.name} runs over several ranks")
+
+
+def without_gpu(profile: Profile, vllm_src: str | None = None) -> Mapping[str, Callable[[Call], str | None]]:
+    """By name, what each subject of ``make`` would say it misses on the profile's GPUs: on any machine, run by none.
+
+    vLLM's adapters decide from the call alone, so this does not need vLLM.
+    """
+    if profile.runs_on == "emulated":
+        return {subject.name: subject.missing for subject in make(profile, vllm_src=vllm_src)}
+    return {name: _asked(name, CAPABILITY[profile.runs_on]) for name in profile.subjects}
 
 
 def sound_and_faulty(names: Iterable[str]) -> list[Subject]:
@@ -55,6 +85,16 @@ def _named(name: str, planted: faults.Fault | None, vllm_src: str | None, *, int
     if planted is not None and planted.path == path:
         return Emulated(path, {planted.stage: planted.implementation})
     return Emulated(path)
+
+
+def _asked(name: str, capability: tuple[int, int]) -> Callable[[Call], str | None]:
+    kind, _, path = name.partition("-")
+    if kind != "vllm" or path not in ("default", "specialized"):
+        return _named(name, None, None, interpreted=False).missing
+    from validate.paths.vllm import source, unable
+
+    nowhere = source.Source(Path())
+    return lambda call: unable(path, call, nowhere, capability)
 
 
 @cache

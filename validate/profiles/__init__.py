@@ -3,9 +3,9 @@
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from validate.errors import InputError
 
@@ -23,11 +23,26 @@ class Profile(BaseModel):
     description: str
     runs_on: Literal["emulated", "hopper", "gb300"] = Field(description="which of the three is run")
     subjects: tuple[str, ...] = Field(min_length=1)
+    nodes: int = Field(default=1, ge=1, description="of the machine that it runs on")
+    gpus_per_node: int = Field(default=1, ge=1)
     tp: tuple[Literal[1, 8, 16], ...] = Field(min_length=1)
     batches: tuple[Rows, ...] = Field(min_length=1, description="rows of plain decode steps")
     queries: tuple[Query, ...] = Field(description="rows a request in verify steps")
     seeds: int = Field(ge=1)
     stages: tuple[str, ...] | None = Field(default=None, description="the stages that are run; all if not given")
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all nodes."""
+        return self.nodes * self.gpus_per_node
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        """A GB300 profile's ranks have a GPU each."""
+        if self.runs_on == "gb300" and max(self.tp) > self.gpus:
+            wanted = f"tp {max(self.tp)} needs as many GPUs"
+            raise ValueError(f"{wanted}: there are {self.nodes} nodes of {self.gpus_per_node}")
+        return self
 
 
 def names() -> list[str]:
@@ -46,7 +61,7 @@ def load(name: str) -> Profile:
     except OSError as error:
         raise InputError(f"cannot read the profile {name}: {error.strerror}") from error
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'profile'}: {e['msg']}" for e in error.errors())
         raise InputError(f"malformed profile {name}: {wrong}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"malformed profile {name}: {error}") from error

@@ -4,7 +4,7 @@ Nobody here wrote them. On a GPU each runs what that GPU can; on a CPU the defau
 and where they pass, the reference and its rounding points are those of vLLM.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -22,11 +22,11 @@ from validate.paths.vllm import (
     router,
     shared_experts,
 )
-from validate.paths.vllm.adapter import Adapter, Composed
+from validate.paths.vllm.adapter import Adapter, Composed, Whole
 from validate.paths.vllm.source import Source
 from validate.records.model import VllmFiles
 
-ADAPTERS: Mapping[str, Mapping[str, Adapter | Composed]] = {
+ADAPTERS: Mapping[str, Mapping[str, Whole | Composed]] = {
     "default": {"kda": kda.DefaultKda(), "attn_res": attn_res.DefaultAttnRes()},
     "specialized": {
         "embedding": embedding.SpecializedEmbedding(),
@@ -43,17 +43,37 @@ ADAPTERS: Mapping[str, Mapping[str, Adapter | Composed]] = {
 ENTRIES = {"default": entries.DEFAULT, "specialized": entries.SPECIALIZED}
 
 
+def check(paths: Iterable[str], source: Source) -> None:
+    """Refuses files whose entry points are not those that the paths' adapters call: InputError, one line a difference."""
+    moved = entries.differences(source, [entry for path in paths for stage in ENTRIES[path].values() for entry in stage])
+    if moved:
+        raise InputError("\n".join(["vLLM's entry points are not those that the adapters call:", *moved]))
+
+
+def load(path: str, source: Source) -> int:
+    """Imports the modules that a path's adapters call and counts them. InputError if one does not load."""
+    files = dict.fromkeys(entry.file for stage in ENTRIES[path].values() for entry in stage)
+    for file in files:
+        source.module(entries.module_of(file))
+    return len(files)
+
+
+def unable(path: str, call: Call, source: Source, capability: tuple[int, int] | None) -> str | None:
+    """Why a path's adapters cannot run a call on a GPU of this capability (None: interpreted), or None if they can."""
+    adapter = ADAPTERS[path].get(call.stage)
+    if adapter is None:
+        return "no adapter runs its kernels here"
+    return (adapter.needs.lacking(capability) if capability else None) or adapter.missing(call, source)
+
+
 class Vllm:
     """One path's stages by vLLM's kernels: on this process's GPU, or interpreted if ``source`` is."""
 
     def __init__(self, path: str, source: Source) -> None:
         self.path, self.name = path, f"vllm-{path}"
         self._source, self._adapters = source, ADAPTERS[path]
-        moved = entries.differences(source, [entry for stage in ENTRIES[path].values() for entry in stage])
-        if moved:
-            raise InputError("\n".join(["vLLM's entry points are not those that the adapters call:", *moved]))
-        for file in dict.fromkeys(entry.file for stage in ENTRIES[path].values() for entry in stage):
-            source.module(entries.module_of(file))  # what does not load is refused before anything is judged
+        check([path], source)
+        load(path, source)  # what does not load is refused before anything is judged
         self._gpu = None
         if not source.interpreted:
             from validate.paths.vllm.device import Gpu
@@ -66,10 +86,8 @@ class Vllm:
         return VllmFiles(version=version, commit=commit, files=self._source.digests())
 
     def missing(self, call: Call) -> str | None:
-        """Stages without an adapter, and calls that the adapter cannot run."""
-        if call.stage not in self._adapters:
-            return "no adapter runs its kernels here"
-        return self._adapters[call.stage].missing(call, self._source)
+        """Stages without an adapter, GPUs that are too old for it, and calls that it cannot run."""
+        return unable(self.path, call, self._source, self._gpu.capability if self._gpu else None)
 
     def note(self, call: Call) -> str | None:
         """Which parts of a composed stage are emulated."""

@@ -11,6 +11,24 @@ from validate.paths.vllm.source import Source
 
 
 @dataclass(frozen=True)
+class Needs:
+    """The machine that kernels need: GPUs of at least this compute ``capability``, and so many ``ranks``, one a GPU.
+
+    ``ranks`` None: all ranks of the case's TP group.
+    """
+
+    capability: tuple[int, int]
+    ranks: int | None = 1
+
+    def lacking(self, capability: tuple[int, int]) -> str | None:
+        """Why a GPU of this capability does not do; None if it does."""
+        if capability >= self.capability:
+            return None
+        wanted, there = (".".join(map(str, version)) for version in (self.capability, capability))
+        return f"needs compute capability {wanted}, this GPU has {there}"
+
+
+@dataclass(frozen=True)
 class Prepared:
     """``launch`` runs the stage on the current stream, as often as it is called, with what the call's tensors then hold.
 
@@ -37,11 +55,23 @@ class Adapter(Protocol):
         """Compiles and binds what the step needs. The call's tensors are where they will be when it runs."""
 
 
+class Whole(Adapter, Protocol):
+    """One path's kernels of a whole stage."""
+
+    @property
+    def needs(self) -> Needs:
+        """The machine that they run on."""
+
+
 Run = Callable[[Adapter, Call], None]  # runs a part of a stage on this process's GPU
 
 
 class Composed(Protocol):
     """A stage of which vLLM's kernels run here in part: the rest, between and around them, is emulated."""
+
+    @property
+    def needs(self) -> Needs:
+        """The machine that its kernels run on."""
 
     def missing(self, call: Call, source: Source) -> str | None:
         """Why it cannot run this call, in a few words; None if it can."""

@@ -3,7 +3,7 @@
 import torch
 
 from validate.model.call import Call
-from validate.paths.vllm.adapter import Prepared
+from validate.paths.vllm.adapter import Needs, Prepared
 from validate.paths.vllm.entries import ATTN_RES, PREPARED_ATTN_RES, imported
 from validate.paths.vllm.source import Source
 
@@ -19,6 +19,7 @@ class DefaultAttnRes:
     is a sum of prefix and delta in bf16, formed by torch. On SM100 an installed vLLM takes its compiled kernel.
     """
 
+    needs = Needs(capability=(9, 0))
     step = ("delta",)
 
     def missing(self, call: Call, source: Source) -> str | None:
@@ -71,11 +72,12 @@ class SpecializedAttnRes:
     Before attention and at the end of the model; the form before the MLP is fused with the o-projection. SM90 and later.
     """
 
+    needs = Needs(capability=(9, 0))
     step = ("delta",)
 
     def missing(self, call: Call, source: Source) -> str | None:
         """The fused form: it reads all ranks' partials of the o-projection."""
-        return "fused with the o-projection, whose consumer needs SM100" if call.shape["fused"] else None
+        return "no adapter yet for the form fused with the o-projection, which needs SM100" if call.shape["fused"] else None
 
     def prepare(self, call: Call, source: Source) -> Prepared:
         """``reference.attn_res.reference`` says what the tensors are."""

@@ -8,13 +8,15 @@ from torch import Tensor
 from validate.model.call import Call
 from validate.paths import Broken
 from validate.paths.emulated import dense_mlp as emulated
-from validate.paths.vllm.adapter import Prepared, Run
+from validate.paths.vllm.adapter import Needs, Prepared, Run
 from validate.paths.vllm.entries import DENSE, HOST, imported, module_of
 from validate.paths.vllm.source import Source
 
 
 class SpecializedDenseMlp:
     """``DenseSitu``: SiTU with the native tanh, and zeros where TP 16's down projection is padded. SM90 and later."""
+
+    needs = Needs(capability=(9, 0))
 
     def missing(self, call: Call, source: Source) -> str | None:
         """The kernels exist at two sizes."""

@@ -35,6 +35,7 @@ class Gpu:
         worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
         self.device = torch.device("cuda", worker % torch.cuda.device_count())
         torch.cuda.set_device(self.device)
+        self.capability = torch.cuda.get_device_capability(self.device)
         self._streams = [torch.cuda.Stream() for _ in range(STREAMS)]
         self._host: dict[tuple[int, ...], Tensor] = {}
         self._warm()

@@ -9,13 +9,15 @@ from validate.model.call import Call
 from validate.model.dimensions import K3
 from validate.numerics import measure
 from validate.paths.emulated import embedding as emulated
-from validate.paths.vllm.adapter import Prepared, Run
+from validate.paths.vllm.adapter import Needs, Prepared, Run
 from validate.paths.vllm.entries import PREPARED_EMBEDDING, imported
 from validate.paths.vllm.source import Source
 
 
 class SpecializedEmbedding:
     """``PreparedEmbedding`` with a group of one process, whose all-reduce leaves the rank's partial as it is. SM90 and later."""
+
+    needs = Needs(capability=(9, 0))
 
     def missing(self, call: Call, source: Source) -> str | None:
         """The path exists at two sizes."""

@@ -11,7 +11,7 @@ import torch
 
 from validate.model.call import Call
 from validate.paths.emulated.input_projection import SKINNY_THREADS, SpecializedInputProjection
-from validate.paths.vllm.adapter import Prepared
+from validate.paths.vllm.adapter import Needs, Prepared
 from validate.paths.vllm.entries import HOST, SKINNY, imported, module_of
 from validate.paths.vllm.source import Source
 
@@ -22,12 +22,15 @@ OUTPUTS, UNROLL = 4, {1: 1, 2: 2}
 class SpecializedSkinny:
     """``CuteSkinnyGemm`` as ``ShapeDynamicSkinnyGemm`` compiles it for ``SkinnyProjection``. SM90 and later."""
 
+    needs = Needs(capability=(9, 0))
     step = ("x",)
 
     def missing(self, call: Call, source: Source) -> str | None:
         """More than two rows."""
         reason = SpecializedInputProjection.missing(call)
-        return reason or (None if call.shape["regime"] in SKINNY_THREADS else "its split-K GEMM needs SM100")
+        return reason or (
+            None if call.shape["regime"] in SKINNY_THREADS else "no adapter yet for its split-K GEMM, which needs SM100"
+        )
 
     def prepare(self, call: Call, source: Source) -> Prepared:
         """``reference.input_projection.reference`` says what the tensors are."""

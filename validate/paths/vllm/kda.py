@@ -10,7 +10,7 @@ import torch
 
 from validate.model.call import Call
 from validate.model.dimensions import K3
-from validate.paths.vllm.adapter import Prepared
+from validate.paths.vllm.adapter import Needs, Prepared
 from validate.paths.vllm.entries import CONVOLUTION, GATED_NORM, KDA, PREPARED_KDA, imported
 from validate.paths.vllm.source import Source
 
@@ -27,6 +27,7 @@ class DefaultKda:
     are. The attention output begins as zeros: the verify kernel leaves the later rows of a padded request as they were.
     """
 
+    needs = Needs(capability=(9, 0))
     step = ("x", "gate", "f_a", "beta", "slots", "accepted")
 
     def missing(self, call: Call, source: Source) -> str | None:
@@ -82,6 +83,7 @@ class DefaultKda:
 class SpecializedKda:
     """``PreparedKda`` as ``Attention`` of specialized_decode/runtime/providers.py prepares and calls it. SM90 and later."""
 
+    needs = Needs(capability=(9, 0))
     step = DefaultKda.step
 
     def missing(self, call: Call, source: Source) -> str | None:

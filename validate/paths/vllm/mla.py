@@ -12,7 +12,7 @@ from torch import Tensor
 
 from validate.model.call import Call
 from validate.paths.emulated import mla as emulated
-from validate.paths.vllm.adapter import Prepared, Run
+from validate.paths.vllm.adapter import Needs, Prepared, Run
 from validate.paths.vllm.entries import HOST, MLA_QUERY, MLA_VALUE, imported, module_of
 from validate.paths.vllm.source import Source
 
@@ -21,6 +21,8 @@ PACKED = 1536 + 576  # columns of the packed row before the output gate: query l
 
 class SpecializedMla:
     """The kernels that one GPU runs: the query's up to three rows at TP 8 and five at TP 16 (its tiled form needs SM100)."""
+
+    needs = Needs(capability=(9, 0))
 
     def missing(self, call: Call, source: Source) -> str | None:
         """Calls that the specialized path has not, other kernels' sizes, and shared contexts."""

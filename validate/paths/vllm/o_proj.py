@@ -12,7 +12,7 @@ from torch import Tensor
 
 from validate.model.call import Call
 from validate.paths.emulated import o_proj as emulated
-from validate.paths.vllm.adapter import Prepared, Run
+from validate.paths.vllm.adapter import Needs, Prepared, Run
 from validate.paths.vllm.entries import HOST, PREPARED_OPROJ, imported, module_of
 from validate.paths.vllm.source import Source
 
@@ -22,6 +22,8 @@ CAPACITY = 64  # rows of a receive slot
 class SpecializedOproj:
     """The mma.sync producer: up to 8 rows, at TP 8 up to 16 (above, tcgen05 needs SM100). SM90 and later."""
 
+    needs = Needs(capability=(9, 0))
+
     def missing(self, call: Call, source: Source) -> str | None:
         """Other TP sizes, tcgen05's sizes, and kernels of other sizes than the rows that they run."""
         tp, rows = call.shape["tp"], call.shape["batch"]
@@ -30,7 +32,7 @@ class SpecializedOproj:
             return reason
         if call.shape["regime"] != rows:
             return "a kernel is compiled for the rows that it runs"
-        return None if rows <= (16 if tp == 8 else 8) else "its tcgen05 producer needs SM100"
+        return None if rows <= (16 if tp == 8 else 8) else "no adapter yet for its tcgen05 producer, which needs SM100"
 
     def note(self, call: Call) -> str:
         """The consumer needs SM100."""

@@ -12,7 +12,7 @@ from validate.model.call import Call
 from validate.paths import Broken
 from validate.paths.emulated import router as emulated
 from validate.paths.emulated.front import uses_small_batch
-from validate.paths.vllm.adapter import Prepared, Run
+from validate.paths.vllm.adapter import Needs, Prepared, Run
 from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.entries import FRONT, HOST, imported, module_of
 from validate.paths.vllm.source import Source
@@ -24,6 +24,8 @@ ROW = LATENT + 2 * EXPERTS  # bf16 columns of a mailbox's row: the latent, then 
 
 class SpecializedRouter:
     """The routing kernel beyond the small batches, at the rows that it is compiled for. SM90 and later."""
+
+    needs = Needs(capability=(9, 0))
 
     def missing(self, call: Call, source: Source) -> str | None:
         """Small batches, and kernels of other sizes than the rows that they run."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from validate.model.call import Call
 from validate.paths.emulated import shared_experts as emulated
 from validate.paths.emulated.front import uses_small_batch
-from validate.paths.vllm.adapter import Prepared, Run
+from validate.paths.vllm.adapter import Needs, Prepared, Run
 from validate.paths.vllm.entries import FRONT, HOST, imported, module_of
 from validate.paths.vllm.source import Source
 
@@ -18,6 +18,8 @@ MAILBOX = (1, 64, 3584 + 2 * 896)  # of the kernel's other roles (moe/front.py W
 class SpecializedSharedExperts:
     """``RouteSitu`` in its third role: from the small batches to 8 rows. SM90 and later."""
 
+    needs = Needs(capability=(9, 0))
+
     def missing(self, call: Call, source: Source) -> str | None:
         """Small batches and more than 8 rows, whose kernels hold the activation and both products."""
         tp, rows = call.shape["tp"], call.shape["batch"]
@@ -26,7 +28,11 @@ class SpecializedSharedExperts:
             return reason
         if call.shape["regime"] != rows:
             return "a kernel is compiled for the rows that it runs"
-        return "one kernel with its tcgen05 products: needs SM100" if rows > 8 or uses_small_batch(tp, rows) else None
+        return (
+            "no adapter yet for its kernels that hold the products, too, which need SM100"
+            if rows > 8 or uses_small_batch(tp, rows)
+            else None
+        )
 
     def note(self, call: Call) -> str:
         """Its GEMMs need SM100."""

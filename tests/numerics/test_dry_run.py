@@ -1,0 +1,116 @@
+"""What a dry run says: every case is placed, each rank's tensors are sized, and the commands select what they say."""
+
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from validate import profiles
+from validate.errors import InputError
+from validate.model.call import Call
+from validate.numerics import dry_run, judge, selection, subjects
+from validate.numerics.case import Case
+from validate.numerics.footprint import MIB, PARTS, footprint, ranks_of
+from validate.records.model import Arguments
+
+GB300 = ["gb300-tp8", "gb300-tp16"]
+
+
+def case_of(stage: str, tp: int = 16, **sizes: int) -> Case:
+    """The profile's first case of a stage with these sizes."""
+    cases = judge.cases(profiles.load(f"gb300-tp{tp}"), [stage])
+    return next(case for case in cases if sizes.items() <= case.sizes.items())
+
+
+def test_a_rank_of_the_o_projection_holds_its_rows_its_shard_and_the_whole_mailbox() -> None:
+    """By hand: 64 rows of 12288 / 16 channels, weight [7168, 768], mailbox [2, 16, 66, 7168], gather [2, 66, 7168]."""
+    found = footprint(judge.build(case_of("o_proj", batch=64)))
+    elements = 64 * 768 + 7168 * 768 + 2 * 16 * 66 * 7168 + 2 * 66 * 7168 + 64 * 7168 + 64 * 7168
+    assert found.ranks == 16
+    assert found.mib == 2 * elements / MIB
+    assert str(found.largest) == "mailbox bfloat16 2x16x66x7168"
+
+
+def test_packed_weights_are_counted_by_their_bytes() -> None:
+    """24 experts of one rank: W13 [384, 3584] and W2 [3584, 192] of half a byte an element, and a scale for each 32."""
+    found = footprint(judge.build(case_of("experts", batch=1)))
+    weights = 24 * (384 * 3584 + 3584 * 192)
+    packed = sum(piece.bytes for piece in found.pieces if piece.name.startswith("w"))
+    assert (found.ranks, packed) == (1, weights // 2 + weights // 32)
+
+
+@pytest.mark.parametrize("stage", [stage for stage in PARTS if stage != "mla"])
+def test_what_is_said_to_be_in_parts_is_there(stage: str) -> None:
+    pieces = {piece.name: piece.shape for piece in footprint(judge.build(case_of(stage, batch=1))).pieces}
+    assert set(PARTS[stage]) <= set(pieces)
+
+
+def test_a_shared_context_has_a_shard_on_each_rank() -> None:
+    call = judge.build(case_of("mla", dcp=16))
+    pieces = {piece.name: piece.shape for piece in footprint(call).pieces}
+    assert pieces["cache"] == (1, *call.buffers["cache"].shape[1:])
+    assert call.buffers["cache"].shape[0] == 16
+
+
+def test_parts_that_are_not_equal_are_refused() -> None:
+    call = Call("latent_down", {"tp": 16}, {}, {"out": ((15, 1, 8), torch.bfloat16)})
+    with pytest.raises(ValueError, match="no equal parts for 16 ranks"):
+        footprint(call)
+
+
+@pytest.mark.parametrize("name", GB300)
+def test_ranks_fit_the_machine_and_are_one_or_the_tp_group(name: str) -> None:
+    profile = profiles.load(name)
+    ranks = {ranks_of(case.stage, case.sizes) for case in judge.cases(profile)}
+    assert ranks == {1, profile.tp[0]}
+    assert profile.gpus == profile.tp[0]
+
+
+@pytest.mark.parametrize("name", GB300)
+@pytest.mark.parametrize("keyword", [None, "batch1- or batch2-", "mla and q1", "experts"])
+def test_the_commands_select_what_they_say(name: str, keyword: str | None) -> None:
+    profile = profiles.load(name)
+    every = selection.select(judge.cases(profile), keyword)
+    lines = dry_run.commands(every, Arguments(profile=name, keyword=keyword, seeds=1), profile)
+    commands = [shlex.split(line)[2:] for line in lines if line.startswith("  node")]
+    (plain, *spread) = [selection.select(every, c[c.index("-k") + 1] if "-k" in c else None) for c in commands]
+    assert plain == every
+    several = [case for case in every if ranks_of(case.stage, case.sizes) > 1]
+    assert spread == [several] * (profile.nodes if several else 0)
+
+
+def test_equal_sizes_are_built_once_and_need_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other kinds of input change nothing of a tensor's size, but for those stages whose kinds are told apart."""
+    cases = [case for case in judge.cases(profiles.load("gb300-tp16")) if case.sizes["batch"] == 2]
+    own = [footprint(judge.build(case)) for case in cases]
+    assert [one.footprint for one in dry_run.resolve(cases, {})] == own
+    built = []
+    monkeypatch.setattr(judge, "build", lambda case, build=judge.build: built.append(case) or build(case))
+    kinds = [case for case in cases if case.stage == "kda"]
+    assert len(dry_run.resolve(kinds, {})) > len(built)
+
+
+def test_a_gpu_that_is_too_old_is_a_reason_not_to_run() -> None:
+    from validate.paths.vllm import Vllm, source, unable
+
+    call = judge.build(case_of("kda", batch=1))
+    nowhere = source.Source(Path())
+    assert unable("specialized", call, nowhere, (9, 0)) is None
+    assert unable("specialized", call, nowhere, (8, 9)) == "needs compute capability 9.0, this GPU has 8.9"
+    assert "no adapter" in str(unable("specialized", judge.build(case_of("logits", batch=1)), nowhere, (10, 3)))
+    subject = object.__new__(Vllm)  # as on a GPU, which its construction asks for
+    subject.path, subject._source, subject._gpu = "default", nowhere, SimpleNamespace(capability=(8, 0))
+    assert "needs compute capability 9.0" in str(subject.missing(call))
+
+
+def test_a_hopper_profile_asks_the_emulated_subjects_too() -> None:
+    asked = subjects.without_gpu(profiles.load("hopper"))
+    assert asked["emulated-default"](judge.build(case_of("kda", batch=1))) is None
+
+
+def test_a_start_by_torchrun_is_refused_where_nothing_runs_over_several_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "16")
+    with pytest.raises(InputError, match="no subject of gb300-tp16 runs over several ranks"):
+        subjects.refuse_ranks(profiles.load("gb300-tp16"))
