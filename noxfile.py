@@ -91,7 +91,8 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    setup(session, "[test,interpreter]")
+    setup(session, "[test,interpreter,build]")
+    kernel_files(session)
     vllm_sources(session)
     tool(session, "pytest", "-n", "auto", *session.posargs)
 

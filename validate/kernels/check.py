@@ -17,7 +17,7 @@ from validate.numerics.selection import matches
 from validate.paths.vllm.source import opened
 from validate.profiles import Profile
 from validate.records import folder, provenance
-from validate.verdict import Verdict
+from validate.verdict import Verdict, worst
 
 PROGRESS_EVERY = 10.0  # seconds between two progress lines
 SHOWN = 40  # lines of differences that are printed; build.json has them all
@@ -68,54 +68,47 @@ class Request:
 
 def run(request: Request, out: Console) -> int:
     """The exit code: 0 PASS, 1 FAIL."""
-    missing = driverless.missing()
-    if missing:
-        raise InputError(f"the build check needs {', '.join(missing)}; nox -s build installs them")
+    source = opened(request.root)
     wanted = deployments(request.profile)
-    if not wanted:
-        raise InputError(f"profile {request.profile.name} has no TP size of 8 or 16: there is nothing to compile")
-    if request.update and request.keyword:
-        raise InputError("--update-golden records whole files: leave -k out")
-    recorded = {} if request.update else {arch: golden.read(golden.path(arch)) for arch in request.architectures}
-    source, commit = opened(request.root).version()
-    made_with = {"profile": request.profile.name, "vllm": source} | {name: version(name) for name in TOOLS}
+    recorded = _possible(request, wanted)
+    made_with = {"profile": request.profile.name, "vllm": source.version()[0]} | {name: version(name) for name in TOOLS}
     done = []
     for arch in request.architectures:
         done.append(found := _architecture(request, arch, wanted, out))
-        if not request.update:
+        if arch in recorded:
             _compare(found, recorded[arch], made_with, whole=request.keyword is None)
         elif not found.failed:
             golden.write(golden.path(arch), golden.Golden(made_with, found.compiled))
-    verdict = max((architecture.verdict for architecture in done), key=[Verdict.PASS, Verdict.FAIL].index)
+            out.print(f"{golden.path(arch)} written", markup=False)
+    verdict = worst(architecture.verdict for architecture in done)
     run_folder = folder.create(request.output, f"build-{request.profile.name}")
     record = {
         "verdict": verdict,
         "made_with": made_with,
-        "vllm_commit": commit,
+        "vllm_commit": source.version()[1],
         "commit": provenance.commit()[0],
         "machine": provenance.machine().model_dump(),
         "keyword": request.keyword,
-        "architectures": {
-            a.name: {
-                "seconds": round(a.seconds, 1),
-                "from_cache": a.cached,
-                "deployments": {name: len(variants) for name, variants in a.plan.deployments.items()},
-                "failed": a.failed,
-                "differences": [str(difference) for difference in a.differences],
-                "gone": a.gone,
-                "notes": a.notes,
-                "fingerprints": a.compiled,
-            }
-            for a in done
-        },
+        "architectures": {architecture.name: _record(architecture) for architecture in done},
     }
     folder.write(run_folder, "build.json", json.dumps(record, indent=1) + "\n")
-    text = render(verdict, made_with, done)
-    folder.write(run_folder, "build.md", text)
+    folder.write(run_folder, "build.md", render(verdict, made_with, done))
     for architecture in done:
         _tell(architecture, out)
     out.print(f"{verdict}: {run_folder}/build.md", markup=False)
     return verdict.exit_code
+
+
+def _possible(request: Request, wanted: Sequence[Deployment]) -> dict[str, golden.Golden]:
+    """What is recorded, by architecture; nothing where it is to be recorded. InputError for what can not be done."""
+    missing = driverless.missing()
+    if missing:
+        raise InputError(f"the build check needs {', '.join(missing)}; nox -s build installs them")
+    if not wanted:
+        raise InputError(f"profile {request.profile.name} has no TP size of 8 or 16: there is nothing to compile")
+    if request.update and request.keyword:
+        raise InputError("--update-golden records whole files: leave -k out")
+    return {} if request.update else {arch: golden.read(golden.path(arch)) for arch in request.architectures}
 
 
 def _architecture(request: Request, arch: str, wanted: Sequence[Deployment], out: Console) -> Architecture:
@@ -140,7 +133,8 @@ def _architecture(request: Request, arch: str, wanted: Sequence[Deployment], out
         told = time.monotonic()
         for name, result in compiler.compile(left):
             found.results[name] = result
-            cache.put(keys[name], result)
+            if "error" not in result:
+                cache.put(keys[name], result)
             if time.monotonic() - told > PROGRESS_EVERY:
                 told = time.monotonic()
                 out.print(f"{arch}: {len(found.results)} of {len(names)}, {len(found.failed)} failed", markup=False)
@@ -157,6 +151,20 @@ def _compare(found: Architecture, recorded: golden.Golden, made_with: dict[str, 
         for name, value in recorded.made_with.items()
         if name != "profile" and made_with.get(name) != value
     ]
+
+
+def _record(found: Architecture) -> dict[str, object]:
+    """As it stands in build.json."""
+    return {
+        "seconds": round(found.seconds, 1),
+        "from_cache": found.cached,
+        "deployments": {name: len(variants) for name, variants in found.plan.deployments.items()},
+        "failed": found.failed,
+        "differences": [str(difference) for difference in found.differences],
+        "gone": found.gone,
+        "notes": found.notes,
+        "fingerprints": found.compiled,
+    }
 
 
 def _tell(found: Architecture, out: Console) -> None:

@@ -1,7 +1,7 @@
 """The recorded fingerprints, one file an architecture, and what differs from them.
 
-A file lists each kernel's variants. What all variants of a kernel have in common is written once, above them, so that a
-change of the kernel is a change of few lines.
+A file lists each kernel's variants. What all variants of a kernel have in common is written once, above them, and a variant
+that is like an earlier one is the name of that one, so that a change of the kernel is a change of few lines.
 """
 
 import json
@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from validate.errors import InputError
-from validate.kernels.ptx import ORDER
+from validate.kernels.ptx import DEPENDENCY, OF_THE_WAIT, ORDER
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden/kernels"
-ABSENT = "none"
 
 Fingerprints = Mapping[str, Mapping[str, Any]]  # by variant
 
@@ -49,11 +48,11 @@ def read(file: Path) -> Golden:
     """InputError if there is none or it is damaged."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        variants = {
-            f"{kernel}/{name}": entry["common"] | own
-            for kernel, entry in content["kernels"].items()
-            for name, own in entry["variants"].items()
-        }
+        variants = {}
+        for kernel, entry in content["kernels"].items():
+            own = entry["variants"]
+            for name, value in own.items():
+                variants[f"{kernel}/{name}"] = entry["common"] | (own[value] if isinstance(value, str) else value)
         return Golden(content["made_with"], variants)
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}; --update-golden writes it") from error
@@ -70,7 +69,7 @@ def write(file: Path, golden: Golden) -> None:
     lines = ["{", f'"made_with": {json.dumps(golden.made_with)},', '"kernels": {']
     for number, (kernel, variants) in enumerate(kernels.items(), 1):
         common = _common(list(variants.values()))
-        rows = [f"  {json.dumps(n)}: {json.dumps({k: v for k, v in e.items() if k not in common})}" for n, e in variants.items()]
+        rows = [f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in _own(variants, common).items()]
         end = "}}," if number < len(kernels) else "}}"
         lines += [f' {json.dumps(kernel)}: {{"common": {json.dumps(common)},', '"variants": {', ",\n".join(rows), f" {end}"]
     lines += ["}", "}"]
@@ -87,9 +86,11 @@ def compare(golden: Fingerprints, here: Fingerprints) -> list[Difference]:
             continue
         recorded = golden[variant]
         names = [name for name in {**recorded, **fingerprint} if recorded.get(name) != fingerprint.get(name)]
+        if DEPENDENCY in names:
+            names = [name for name in names if name not in OF_THE_WAIT]  # without a wait there is none of them
         if any(name != ORDER for name in names):
             names = [name for name in names if name != ORDER]  # other instructions have another order
-        found += [Difference(variant, n, str(recorded.get(n, ABSENT)), str(fingerprint.get(n, ABSENT))) for n in names]
+        found += [Difference(variant, name, *_both(recorded.get(name), fingerprint.get(name))) for name in names]
     return found
 
 
@@ -111,5 +112,23 @@ def split(variant: str) -> tuple[str, str]:
     return f"{stage}/{kernel}", name
 
 
+def _both(golden: object, here: object) -> tuple[str, str]:
+    """As they are shown: an instruction that one side lacks is there 0 times."""
+    absent = 0 if isinstance(golden, int) or isinstance(here, int) else "absent"
+    return str(absent if golden is None else golden), str(absent if here is None else here)
+
+
 def _common(entries: list[dict[str, Any]]) -> dict[str, Any]:
     return {name: value for name, value in entries[0].items() if all(entry.get(name) == value for entry in entries)}
+
+
+def _own(variants: dict[str, dict[str, Any]], common: dict[str, Any]) -> dict[str, dict[str, Any] | str]:
+    """What each variant has beyond the common, or the name of an earlier one that has the same."""
+    own: dict[str, dict[str, Any] | str] = {}
+    first: dict[str, str] = {}
+    for name, entry in variants.items():
+        rest = {key: value for key, value in entry.items() if key not in common}
+        text = json.dumps(rest)
+        own[name] = first.get(text, rest)
+        first.setdefault(text, name)
+    return own

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 # Instructions that are counted. Waits and releases of the grid, stores and loads with a scope or an order, fences,
-# barriers, atomics, matrix instructions, what narrows a number, and approximations.
+# barriers, atomics, matrix instructions, what narrows a number, approximations, and arrays in local memory.
 COUNTED = re.compile(
     r"griddepcontrol\.|fence\.|membar|multimem\.|red\.|atom\.|mbarrier\.|barrier\.|bar\.|tcgen05\.|wgmma|mma\.|redux\.|nanosleep"
     r"|st\.(global|relaxed|release|volatile|async|weak)|ld\.(volatile|relaxed|acquire|global)"
-    r"|cp\.(async|reduce)|\w+\.(rn\.)?f32x2|cvt\.rn\.(bf16|f16|satfinite|relu)|cvt\.rz\.|\w+\.(approx|rn\.bf16|rn\.f16|f16|bf16|ftz)"
+    r"|(st|ld)\.local|cp\.(async|reduce)|\w+\.(rn\.)?f32x2|cvt\.rn\.(bf16|f16|satfinite|relu)|cvt\.rz\.|\w+\.(approx|rn\.bf16|rn\.f16|f16|bf16|ftz)"
 )
 # Those whose order matters, too.
 ORDERED = re.compile(
@@ -26,7 +26,14 @@ ORDERED = re.compile(
 WAIT, RELEASE = "griddepcontrol.wait", "griddepcontrol.launch_dependents"
 READ = re.compile(r"ld\.\S*global|ld\.(relaxed|acquire|volatile)\.\w+\.global|cp\.async\S*\.global|multimem\.ld|atom\.\S*global")
 WRITE = re.compile(r"st\.\S*global|multimem\.(st|red)|red\.\S*global|atom\.\S*global|cp\.async\.bulk\S*\.global\.shared")
-ORDER = "order of synchronization"
+ORDER, DEPENDENCY = "order of synchronization", "grid dependency"
+EXITS, READS, WRITES, RELEASES = (
+    "exit without a wait",
+    "reads before the wait",
+    "writes before the wait",
+    "release before the wait",
+)
+OF_THE_WAIT = (EXITS, READS, WRITES, RELEASES)  # facts that a kernel without a wait has not
 SENTINELS = {0x80000000: "0x80000000", 0xFFFFFFFF: "0xffffffff"}  # common/mailbox.py; mla/dcp.py and moe/small_batch
 STORED = SENTINELS | {0: "zero"}  # counters are reset to it
 _STATEMENT = re.compile(r"\s*(?:@(!?[%\w]+)\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
@@ -178,13 +185,14 @@ def _facts(kernel: Kernel) -> dict[str, object]:
     released = [n for n, s in enumerate(statements) if s.operation == RELEASE]
     if any(s.operation == WAIT for s in statements):
         exits = any(statements[n].operation in ("ret", "exit") for n in early)
-        facts["exit without a wait"] = "on some path" if exits else "no"
-        facts["reads before the wait"] = _through(kernel, (n for n in early if READ.match(statements[n].operation)))
-        facts["writes before the wait"] = _through(kernel, (n for n in early if WRITE.match(statements[n].operation)))
+        facts[DEPENDENCY] = "waited for"
+        facts[EXITS] = "on some path" if exits else "no"
+        facts[READS] = _through(kernel, (n for n in early if READ.match(statements[n].operation)))
+        facts[WRITES] = _through(kernel, (n for n in early if WRITE.match(statements[n].operation)))
         if released:
-            facts["release before the wait"] = "on some path" if any(n in early for n in released) else "no"
+            facts[RELEASES] = "on some path" if any(n in early for n in released) else "no"
     else:
-        facts["grid dependency"] = "released, never waited for" if released else "none"
+        facts[DEPENDENCY] = "released, never waited for" if released else "none"
     if released:
         after = set().union(*(kernel.reachable(n) for n in released))
         facts["writes after a release"] = _through(kernel, (n for n in after if WRITE.match(statements[n].operation)))

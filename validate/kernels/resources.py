@@ -1,7 +1,8 @@
 """Registers, stack, shared memory and launch of a compiled kernel: from its cubin and from the host code around it.
 
 A cubin is an ELF file. NVIDIA's ``.nv.info`` section is a list of attributes; cuobjdump -res-usage prints the same figures.
-The stack holds what registers were spilled to it and arrays that are indexed at run time: the two are not told apart.
+The stack holds what registers were spilled to it, and arrays in local memory, which PTX shows (``st.local``): without those,
+all of it is spills.
 """
 
 import re
