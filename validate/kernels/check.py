@@ -79,7 +79,7 @@ def run(request: Request, out: Console) -> int:
             _compare(found, recorded[arch], made_with, whole=request.keyword is None)
         elif not found.failed:
             golden.write(golden.path(arch), golden.Golden(made_with, found.compiled))
-            out.print(f"{golden.path(arch)} written", markup=False)
+            out.print(f"{golden.path(arch)} written", markup=False, soft_wrap=True)
     verdict = worst(architecture.verdict for architecture in done)
     run_folder = folder.create(request.output, f"build-{request.profile.name}")
     record = {
@@ -95,7 +95,7 @@ def run(request: Request, out: Console) -> int:
     folder.write(run_folder, "build.md", render(verdict, made_with, done))
     for architecture in done:
         _tell(architecture, out)
-    out.print(f"{verdict}: {run_folder}/build.md", markup=False)
+    out.print(f"{verdict}: {run_folder}/build.md", markup=False, soft_wrap=True)
     return verdict.exit_code
 
 
@@ -129,7 +129,7 @@ def _architecture(request: Request, arch: str, wanted: Sequence[Deployment], out
         found.results = {name: result for name in names if (result := cache.get(keys[name])) is not None}
         found.cached = len(found.results)
         left = [name for name in names if name not in found.results]
-        out.print(f"{arch}: {len(names)} variants, {found.cached} known, {len(left)} to compile", markup=False)
+        out.print(f"{arch}: {len(names)} variants, {found.cached} known, {len(left)} to compile", markup=False, soft_wrap=True)
         told = time.monotonic()
         for name, result in compiler.compile(left):
             found.results[name] = result
@@ -137,7 +137,9 @@ def _architecture(request: Request, arch: str, wanted: Sequence[Deployment], out
                 cache.put(keys[name], result)
             if time.monotonic() - told > PROGRESS_EVERY:
                 told = time.monotonic()
-                out.print(f"{arch}: {len(found.results)} of {len(names)}, {len(found.failed)} failed", markup=False)
+                out.print(
+                    f"{arch}: {len(found.results)} of {len(names)}, {len(found.failed)} failed", markup=False, soft_wrap=True
+                )
     found.seconds = time.monotonic() - start
     return found
 
@@ -172,9 +174,9 @@ def _tell(found: Architecture, out: Console) -> None:
     lines += golden.grouped(found.differences)
     lines += [f"{name}: golden knows it, vLLM compiles it no more" for name in found.gone]
     for line in [*found.notes, *lines[:SHOWN]]:
-        out.print(f"{found.name} {line}", markup=False)
+        out.print(f"{found.name} {line}", markup=False, soft_wrap=True)
     if len(lines) > SHOWN:
-        out.print(f"{found.name} ... {len(lines) - SHOWN} more lines in build.md", markup=False)
+        out.print(f"{found.name} ... {len(lines) - SHOWN} more lines in build.md", markup=False, soft_wrap=True)
     out.print(
         f"{found.name} {found.verdict}: {len(found.compiled)} compiled, {len(found.failed)} not, {found.seconds:.0f} s",
         markup=False,

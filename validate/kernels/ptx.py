@@ -16,7 +16,8 @@ from functools import cached_property
 COUNTED = re.compile(
     r"griddepcontrol\.|fence\.|membar|multimem\.|red\.|atom\.|mbarrier\.|barrier\.|bar\.|tcgen05\.|wgmma|mma\.|redux\.|nanosleep"
     r"|st\.(global|relaxed|release|volatile|async|weak)|ld\.(volatile|relaxed|acquire|global)"
-    r"|(st|ld)\.local|cp\.(async|reduce)|\w+\.(rn\.)?f32x2|cvt\.rn\.(bf16|f16|satfinite|relu)|cvt\.rz\.|\w+\.(approx|rn\.bf16|rn\.f16|f16|bf16|ftz)"
+    r"|(st|ld)\.local|cp\.(async|reduce)|\w+\.(rn\.)?f32x2|cvt\.rn\.(bf16|f16|satfinite|relu)|cvt\.rz\."
+    r"|\w+\.(approx|rn\.bf16|rn\.f16|f16|bf16|ftz)"
 )
 # Those whose order matters, too.
 ORDERED = re.compile(
