@@ -4,7 +4,6 @@
 Every tensor is a meta tensor: it has a shape, strides and a type, and no memory. Sizes are Kimi K3's, per TP rank.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +19,7 @@ Q_RANK, KV_RANK, ROPE = 1536, 512, 64
 EXPERTS, LATENT, EXPERT, SHARED, DENSE = 896, 3584, 3072, 6144, 33792
 VOCABULARY = 163840
 PAGE = 64  # tokens of one page of the FP8 MLA cache, 576 bytes each
-SLOTS = 16  # pages and state slots: kernels get them from a tensor's shape and bake no count in
+SLOTS = 16  # pages and state slots; a deployment has more, in the same strides
 EPS = 1e-5
 
 
@@ -194,8 +193,3 @@ def _dense(deployment: Deployment) -> SimpleNamespace:
     down.reduce_results = True
     activation = SimpleNamespace(beta=4.0, linear_beta=25.0)
     return SimpleNamespace(gate_up_proj=_linear(2 * width, HIDDEN), down_proj=down, act_fn=activation)
-
-
-def caches(attention: SimpleNamespace) -> Iterator[Tensor]:
-    """The cache tensors of one layer."""
-    yield from attention.kv_cache if isinstance(attention.kv_cache, tuple) else (attention.kv_cache,)

@@ -63,5 +63,5 @@ def _kernels(found: "Architecture") -> list[list[object]]:
 
 
 def _needs_blackwell(result: dict[str, object]) -> bool:
-    """Tensor memory, two-wide fp32 arithmetic or clusters of 16 CTAs with their size fixed: not on a Hopper GPU."""
+    """Tensor memory or paired fp32 arithmetic: not on a Hopper GPU."""
     return any(name.startswith("tcgen05.") or "f32x2" in name for name in result)
