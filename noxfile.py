@@ -63,10 +63,24 @@ def vllm_sources(session: nox.Session) -> None:
         session.warn(f"no {VLLM}: the tests that need its sources are skipped ({SOURCES} may name them)")
 
 
+def kernel_files(session: nox.Session) -> None:
+    """Two packages of which vLLM's kernels import one file each; what else they depend on is not needed."""
+    if not CURRENT:
+        session.install("-q", "--no-deps", "flashinfer-python==0.7.2.post1", "quack-kernels==0.6.5")
+
+
 @nox.session
 def numerics(session: nox.Session) -> None:
     setup(session, "[interpreter]" if any(a.startswith("--vllm-src") for a in session.posargs) else "")
     tool(session, "validate", "numerics", *session.posargs)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    setup(session, "[build]")
+    kernel_files(session)
+    vllm_sources(session)
+    tool(session, "validate", "build", *session.posargs)
 
 
 @nox.session
@@ -77,7 +91,8 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    setup(session, "[test,interpreter]")
+    setup(session, "[test,interpreter,build]")
+    kernel_files(session)
     vllm_sources(session)
     tool(session, "pytest", "-n", "auto", *session.posargs)
 

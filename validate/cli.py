@@ -143,6 +143,40 @@ def preflight(
     return outcome.exit_code
 
 
+@app.command()
+def build(
+    vllm_src: Annotated[Path, typer.Option(envvar="K3_PARITY_VLLM_SRC", help="the folder that holds vllm/, of vLLM 0.33.0")],
+    profile: ProfileName = None,
+    arch: Annotated[list[str] | None, typer.Option(help="sm_100a or sm_103a; may be repeated  [default: both]")] = None,
+    keyword: Annotated[str | None, typer.Option("-k", help="parts of variants' names, joined by and, or, not")] = None,
+    workers: Annotated[int | None, typer.Option("-n", min=1, help="worker processes  [default: cores]")] = None,
+    update_golden: Annotated[bool, typer.Option("--update-golden", help="record what is compiled as golden/")] = False,
+    cache: Annotated[Path, typer.Option(help="folder of what is known of earlier runs")] = Path("~/.cache/k3-parity/build"),
+    output: Output = Path("runs"),
+) -> int:
+    """Compiles every specialized kernel that a profile uses, without a GPU, and compares its code with golden/."""
+    from validate import profiles
+    from validate.kernels import check
+    from validate.kernels.compiling import ARCHITECTURES
+    from validate.numerics import display
+    from validate.records.provenance import cores
+
+    unknown = [name for name in arch or () if name not in ARCHITECTURES]
+    if unknown:
+        raise InputError(f"unknown architecture {unknown[0]}: there are {' and '.join(ARCHITECTURES)}")
+    request = check.Request(
+        root=vllm_src,
+        profile=profiles.load(profile or "cpu"),
+        architectures=arch or ARCHITECTURES,
+        keyword=keyword,
+        workers=workers or cores(),
+        cache=cache.expanduser(),
+        output=output,
+        update=update_golden,
+    )
+    return check.run(request, display.console())
+
+
 def main() -> None:
     """Runs the command line; a person's errors become one line, never a traceback."""
     try:

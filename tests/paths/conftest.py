@@ -17,9 +17,10 @@ def edited(tmp_path: Path, vllm_source: Path) -> Edit:
 
     def edit(file: str, replacements: dict[str, str]) -> Path:
         shutil.copytree(vllm_source / entries.NVIDIA, tmp_path / entries.NVIDIA, ignore=shutil.ignore_patterns("__pycache__"))
-        beside = {entry.file for stage in entries.DEFAULT.values() for entry in stage} | {"vllm/utils/math_utils.py"}
+        called = [*entries.DEFAULT.values(), *entries.SPECIALIZED.values()]
+        beside = {entry.file for stage in called for entry in stage} | {"vllm/utils/math_utils.py"}
         beside.add("vllm/third_party/flash_linear_attention/ops/op.py")
-        for name in beside:
+        for name in sorted(beside - {entry for entry in beside if entry.startswith(entries.NVIDIA)}):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(vllm_source / name, tmp_path / name)
         text = (tmp_path / file).read_text()

@@ -1,0 +1,183 @@
+"""``python -m validate build``: compiles what a profile uses, compares it with golden/, and writes the run's folder."""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from validate.errors import InputError
+from validate.kernels import driverless, golden
+from validate.kernels.compiling import TOOLS, Cache, Compiler, Plan, Result, version
+from validate.kernels.deployment import Deployment, deployments
+from validate.kernels.report import render
+from validate.numerics.selection import matches
+from validate.paths.vllm.source import opened
+from validate.profiles import Profile
+from validate.records import folder, provenance
+from validate.verdict import Verdict, worst
+
+PROGRESS_EVERY = 10.0  # seconds between two progress lines
+SHOWN = 40  # lines of differences that are printed; build.json has them all
+
+
+@dataclass
+class Architecture:
+    """What came out for one architecture: results by variant, and what differs from golden/."""
+
+    name: str
+    plan: Plan
+    results: dict[str, Result] = field(default_factory=dict)
+    cached: int = 0
+    differences: list[golden.Difference] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The variants that do not compile, and why."""
+        return {name: result["error"] for name, result in self.results.items() if "error" in result}
+
+    @property
+    def compiled(self) -> dict[str, Result]:
+        """The fingerprints of those that do."""
+        return {name: result for name, result in self.results.items() if "error" not in result}
+
+    @property
+    def verdict(self) -> Verdict:
+        """FAIL if a kernel does not compile or is not as recorded."""
+        return Verdict.FAIL if self.failed or self.differences or self.gone else Verdict.PASS
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for. ``root`` is the folder that holds vllm/."""
+
+    root: Path
+    profile: Profile
+    architectures: Sequence[str]
+    keyword: str | None
+    workers: int
+    cache: Path
+    output: Path
+    update: bool
+
+
+def run(request: Request, out: Console) -> int:
+    """The exit code: 0 PASS, 1 FAIL."""
+    source = opened(request.root)
+    wanted = deployments(request.profile)
+    recorded = _possible(request, wanted)
+    made_with = {"profile": request.profile.name, "vllm": source.version()[0]} | {name: version(name) for name in TOOLS}
+    done = []
+    for arch in request.architectures:
+        done.append(found := _architecture(request, arch, wanted, out))
+        if arch in recorded:
+            _compare(found, recorded[arch], made_with, whole=request.keyword is None)
+        elif not found.failed:
+            golden.write(golden.path(arch), golden.Golden(made_with, found.compiled))
+            out.print(f"{golden.path(arch)} written", markup=False, soft_wrap=True)
+    verdict = worst(architecture.verdict for architecture in done)
+    run_folder = folder.create(request.output, f"build-{request.profile.name}")
+    record = {
+        "verdict": verdict,
+        "made_with": made_with,
+        "vllm_commit": source.version()[1],
+        "commit": provenance.commit()[0],
+        "machine": provenance.machine().model_dump(),
+        "keyword": request.keyword,
+        "architectures": {architecture.name: _record(architecture) for architecture in done},
+    }
+    folder.write(run_folder, "build.json", json.dumps(record, indent=1) + "\n")
+    folder.write(run_folder, "build.md", render(verdict, made_with, done))
+    for architecture in done:
+        _tell(architecture, out)
+    out.print(f"{verdict}: {run_folder}/build.md", markup=False, soft_wrap=True)
+    return verdict.exit_code
+
+
+def _possible(request: Request, wanted: Sequence[Deployment]) -> dict[str, golden.Golden]:
+    """What is recorded, by architecture; nothing where it is to be recorded. InputError for what can not be done."""
+    missing = driverless.missing()
+    if missing:
+        raise InputError(f"the build check needs {', '.join(missing)}; nox -s build installs them")
+    if not wanted:
+        raise InputError(f"profile {request.profile.name} has no TP size of 8 or 16: there is nothing to compile")
+    if request.update and request.keyword:
+        raise InputError("--update-golden records whole files: leave -k out")
+    return {} if request.update else {arch: golden.read(golden.path(arch)) for arch in request.architectures}
+
+
+def _architecture(request: Request, arch: str, wanted: Sequence[Deployment], out: Console) -> Architecture:
+    start = time.monotonic()
+    cache = Cache(request.cache, request.root, arch)
+    with Compiler(request.root, arch, wanted, request.workers) as compiler:
+        key = "plan " + repr(wanted)
+        remembered = cache.get(key)
+        plan = Plan(**remembered) if remembered else compiler.plan()
+        if not remembered:
+            cache.put(key, {"deployments": plan.deployments, "signatures": plan.signatures})
+        names = [name for name in plan.signatures if request.keyword in (None, name) or matches(str(request.keyword), name)]
+        if not names:
+            example = next(iter(plan.signatures))
+            raise InputError(f"-k '{request.keyword}' selects none of the {len(plan.signatures)} variants; one is {example}")
+        found = Architecture(arch, plan)
+        keys = {name: f"{name} {plan.signatures[name]}" for name in names}
+        found.results = {name: result for name in names if (result := cache.get(keys[name])) is not None}
+        found.cached = len(found.results)
+        left = [name for name in names if name not in found.results]
+        out.print(f"{arch}: {len(names)} variants, {found.cached} known, {len(left)} to compile", markup=False, soft_wrap=True)
+        told = time.monotonic()
+        for name, result in compiler.compile(left):
+            found.results[name] = result
+            if "error" not in result:
+                cache.put(keys[name], result)
+            if time.monotonic() - told > PROGRESS_EVERY:
+                told = time.monotonic()
+                out.print(
+                    f"{arch}: {len(found.results)} of {len(names)}, {len(found.failed)} failed", markup=False, soft_wrap=True
+                )
+    found.seconds = time.monotonic() - start
+    return found
+
+
+def _compare(found: Architecture, recorded: golden.Golden, made_with: dict[str, str], *, whole: bool) -> None:
+    found.differences = golden.compare(recorded.variants, found.compiled)
+    if whole and recorded.made_with["profile"] == made_with["profile"]:
+        found.gone = [name for name in recorded.variants if name not in found.results]
+    found.notes = [
+        f"golden was made with {name} {value}, this run with {made_with.get(name)}: differences may come from that"
+        for name, value in recorded.made_with.items()
+        if name != "profile" and made_with.get(name) != value
+    ]
+
+
+def _record(found: Architecture) -> dict[str, object]:
+    """As it stands in build.json."""
+    return {
+        "seconds": round(found.seconds, 1),
+        "from_cache": found.cached,
+        "deployments": {name: len(variants) for name, variants in found.plan.deployments.items()},
+        "failed": found.failed,
+        "differences": [str(difference) for difference in found.differences],
+        "gone": found.gone,
+        "notes": found.notes,
+        "fingerprints": found.compiled,
+    }
+
+
+def _tell(found: Architecture, out: Console) -> None:
+    lines = [f"{name}: does not compile: {why}" for name, why in found.failed.items()]
+    lines += golden.grouped(found.differences)
+    lines += [f"{name}: golden knows it, vLLM compiles it no more" for name in found.gone]
+    for line in [*found.notes, *lines[:SHOWN]]:
+        out.print(f"{found.name} {line}", markup=False, soft_wrap=True)
+    if len(lines) > SHOWN:
+        out.print(f"{found.name} ... {len(lines) - SHOWN} more lines in build.md", markup=False, soft_wrap=True)
+    out.print(
+        f"{found.name} {found.verdict}: {len(found.compiled)} compiled, {len(found.failed)} not, {found.seconds:.0f} s",
+        markup=False,
+    )

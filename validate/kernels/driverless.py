@@ -1,0 +1,179 @@
+"""What vLLM's specialized decode needs from a GPU, a driver and other ranks while it only compiles: stand-ins.
+
+vLLM's own ``SpecializedDecode`` is built over a model of meta tensors, so the kernels that it compiles are the ones that a
+deployment compiles, chosen by vLLM's own tables. What is stood in for does not reach a kernel's code: streams and events,
+function attributes and residency, TMA descriptors, symmetric memory, tensor views for launches. Three things do reach it
+and are decided here: the number of SMs, the shared memory of one, and the architecture.
+
+The stand-ins change torch, the driver's bindings and vLLM's modules for the whole process: a worker process, no other.
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from validate.kernels.deployment import Deployment
+from validate.paths.vllm.source import Source
+
+SMS = 152  # of GB300 and GB200: vLLM's grids for TP16 and TP8 B9 to B64 fill 152 (moe/experts_runtime.py)
+SM_SHARED_BYTES = 228 * 1024  # of compute capability 10.0 and 10.3 (CUDA C++ Programming Guide, technical specifications)
+BARE = ("flashinfer", "quack")  # one file of each is read; their packages' __init__ import much that is not needed
+DECODE = "models.kimi_k3.nvidia.specialized_decode"
+CUTEDSL = f"{DECODE}.cutedsl"
+
+
+class _Anything:
+    """A stream, an event, a tensor's view: whatever is asked of it, there is another, and it does nothing."""
+
+    def __getattr__(self, name: str) -> "_Anything":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *_: Any, **__: Any) -> "_Anything":
+        return self
+
+
+ANYTHING = _Anything()
+
+
+class _Bare(MetaPathFinder):
+    """Finds single files of installed packages without running the packages' ``__init__``."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name.partition(".")[0] not in BARE:
+            return None
+        found = PathFinder.find_spec(name, path)
+        if found is None or not found.submodule_search_locations:
+            return found
+        package = ModuleSpec(name, None, is_package=True)
+        package.submodule_search_locations = list(found.submodule_search_locations)
+        return package
+
+
+def missing() -> list[str]:
+    """The distributions that compiling needs and this environment lacks."""
+    wanted = {
+        "cutlass": "nvidia-cutlass-dsl[cu13]==4.8.0",
+        "flashinfer": "flashinfer-python==0.7.2.post1 (--no-deps)",
+        "quack": "quack-kernels==0.6.5 (--no-deps)",
+    }
+    return [pip for name, pip in wanted.items() if importlib.util.find_spec(name) is None]
+
+
+def prepare(source: Source, arch: str) -> ModuleType:
+    """Puts the stand-ins in place. Returns vLLM's runtime/decode.py, whose ``SpecializedDecode`` can then be built."""
+    sys.meta_path.insert(0, _Bare())
+    _torch(arch)
+    _compiler()
+    primitives: Any = source.module("models.kimi_k3.nvidia.ops.cute_dsl.latent_moe_tail.primitives")
+    primitives.to_cute = lambda *_, **__: ANYTHING  # vLLM's views for launches: meta tensors have none
+    _engine()
+    host: Any = source.module(f"{CUTEDSL}.common.host")
+    host.tensor_maps = lambda specs, device: torch.empty(128 * len(specs), dtype=torch.uint8, device="meta")
+    host.check_residency = lambda *_, **__: None
+    host.prepare_shared_carveout = lambda compiled, *_: compiled
+    host.resolve_kernel = lambda *_: (None, None)
+    placement: Any = source.module(f"{CUTEDSL}.moe.small_batch.front_tp16")
+    placement.initialize_designated = lambda table: _probes(placement)
+    tail: Any = source.module(f"{CUTEDSL}.moe.tail_runtime")
+    tail.resident_clusters = lambda device: 7
+    providers: Any = source.module(f"{DECODE}.runtime.providers")
+    providers.shape_dynamic_skinny_gemm = _skinny(providers.shape_dynamic_skinny_gemm)
+    return source.module(f"{DECODE}.runtime.decode")
+
+
+def deploy(deployment: Deployment) -> None:
+    """The ranks that ``SpecializedDecode`` asks for: this process is rank 0 of the deployment's group."""
+    group = SimpleNamespace(world_size=deployment.tp, rank_in_group=0, device_group=None)
+    modules: list[Any] = [module for name, module in sys.modules.items() if name.startswith("vllm.")]
+    for module in modules:  # that of vllm.distributed, and those that have imported it by name
+        for name in ("get_tp_group", "get_dcp_group"):
+            if hasattr(module, name):
+                setattr(module, name, lambda: group)
+    memory: Any = sys.modules["torch.distributed._symmetric_memory"]
+    handle = SimpleNamespace(multicast_ptr=1 << 40, buffer_ptrs=[1 << 40] * deployment.tp)
+    memory.empty = torch.empty
+    memory.rendezvous = lambda tensor, group: handle
+
+
+def forget() -> None:
+    """Empties vLLM's caches of compiled kernels, so that the next deployment asks for all of its kernels again."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("vllm."):
+            for value in vars(module).values():
+                if hasattr(value, "cache_clear"):
+                    value.cache_clear()
+
+
+def _torch(arch: str) -> None:
+    import cuda.bindings.driver as driver
+    import torch.distributed._symmetric_memory
+
+    digits = arch.removeprefix("sm_").rstrip("a")
+    cuda: Any = torch.cuda
+    cuda.get_device_capability = lambda *_: (int(digits[:-1]), int(digits[-1]))
+    cuda.get_device_properties = lambda *_: SimpleNamespace(multi_processor_count=SMS)
+    cuda.Stream = cuda.Event = ANYTHING
+    cuda.current_stream = lambda *_: SimpleNamespace(cuda_stream=0)
+    torch.accelerator.device_index = lambda *_, **__: contextlib.nullcontext()  # type: ignore[assignment,misc]
+    torch.accelerator.synchronize = lambda *_: None
+    torch.distributed.barrier = lambda *_, **__: None
+    bindings: Any = driver
+    bindings.cuCtxGetStreamPriorityRange = lambda: (driver.CUresult.CUDA_SUCCESS, 0, -5)
+
+
+def _compiler() -> None:
+    from cuda.bindings.driver import CUdevice_attribute
+
+    runtime: Any = importlib.import_module("cutlass.base_dsl.runtime.cuda")
+
+    def attribute(wanted: CUdevice_attribute, device: int = 0) -> int:
+        if wanted is CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+            return SM_SHARED_BYTES  # asked for where a kernel names its occupancy (kda/kernel.py)
+        raise RuntimeError(f"the compiler asks the device for {wanted.name}: there is no device")
+
+    runtime.get_device_attribute = attribute
+
+
+def _engine() -> None:
+    """What runtime/decode.py and runtime/providers.py import from the rest of vLLM, as far as construction calls it."""
+    platform: Any = sys.modules["vllm.platforms"]
+    platform.current_platform.current_device = lambda: "meta"
+    platform.current_platform.is_arch_support_pdl = lambda: True
+    distributed: Any = sys.modules["vllm.distributed"]
+    distributed.tensor_model_parallel_all_reduce = lambda tensor: tensor
+    distributed.get_dcp_group = None
+    parallel = SimpleNamespace(parallel_config=SimpleNamespace(cp_kv_cache_interleave_size=1))
+    contents: dict[str, dict[str, Any]] = {
+        "vllm.config": {"CUDAGraphMode": ANYTHING, "get_current_vllm_config": lambda: parallel},
+        "vllm.forward_context": {"get_forward_context": ANYTHING, "is_forward_context_available": ANYTHING},
+        "vllm.model_executor.layers.mamba.mamba_utils": {"is_conv_state_dim_first": lambda: False},
+        "vllm.utils.torch_utils": {"current_stream": lambda: SimpleNamespace(cuda_stream=0)},
+    }
+    for name, attributes in contents.items():
+        sys.modules[name] = ModuleType(name)
+        sys.modules[name].__dict__.update(attributes)
+
+
+def _skinny(gemm: Any) -> Any:
+    """Compiles what a call with these operands would compile; the call itself asks for CUDA tensors."""
+
+    def compile_only(x: torch.Tensor, weight: torch.Tensor, configuration: Any, residual: Any) -> None:
+        gemm._compile(x.dtype, configuration, residual is not None)
+
+    return compile_only
+
+
+def _probes(placement: Any) -> None:
+    """The kernels by which TP16 finds out which SMs share a cluster; with a GPU, each is launched, too."""
+    for cluster in range(2, 17):
+        placement._compile_probe(None, cluster, 2 * cluster * max(1, SMS // cluster))
