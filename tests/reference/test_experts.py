@@ -73,7 +73,11 @@ def test_common_reference_of_tp8_leaves_the_hidden_values_unrounded():
     common = reference(small_call(8), Points("common"))["out"]
     default, specialized = (reference(small_call(8), Points(path))["out"].value for path in ("default", "specialized"))
     assert not torch.equal(common.value, default)
-    torch.testing.assert_close(common.granted, (specialized - common.value).abs())
+    moved = (specialized - common.value).abs()
+    flips = common.granted - moved  # what fp32 may move to the other side under the rule
+    assert (flips >= 0).all()
+    assert flips.max() > 0
+    assert flips.norm() < moved.norm()
 
 
 def test_flips_before_the_hidden_quantisation_stay_within_three_times_the_spread():

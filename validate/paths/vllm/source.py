@@ -9,7 +9,7 @@ below, and by nothing else:
 - ``triton_utils``, ``logger``, ``_custom_ops`` (empty: no compiled kernels), ``model_executor.custom_op``;
 - ``distributed``: a group of this process alone, whose all-reduce returns its argument;
 - ``v1.attention.backends.utils``: the null block's and the padded slot's numbers;
-- names that the KDA file imports for prefill, which is not run here, and, where FlashInfer is not installed, those that
+- names that the KDA file imports for prefill, which is not run here, and, where FlashInfer cannot be imported, those that
   the split-K GEMM's file imports from it, so that files beside it can be imported.
 """
 
@@ -164,7 +164,7 @@ def _stand_ins(interpreted: bool) -> dict[str, ModuleType]:
                 "exp2": lambda x: tl.exp2(x),
                 "log": lambda x: tl.log(x),
             }
-    if "flashinfer" not in sys.modules and importlib.util.find_spec("flashinfer") is None:
+    if not _importable("flashinfer"):
         contents |= {
             "flashinfer": {},
             "flashinfer.gemm": {},
@@ -176,6 +176,14 @@ def _stand_ins(interpreted: bool) -> dict[str, ModuleType]:
         modules[name] = ModuleType(name)
         modules[name].__dict__.update(attributes)
     return modules
+
+
+def _importable(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+    except ImportError:  # not installed, or without what it depends on
+        return False
+    return True
 
 
 def _triton(interpreted: bool) -> dict[str, Any]:
