@@ -71,7 +71,9 @@ def kernel_files(session: nox.Session) -> None:
 
 @nox.session
 def numerics(session: nox.Session) -> None:
-    setup(session, "[interpreter]" if any(a.startswith("--vllm-src") for a in session.posargs) else "")
+    on_gpu = any(profile in argument for argument in session.posargs for profile in ("hopper", "gb300"))
+    interpreted = any(a.startswith("--vllm-src") for a in session.posargs) and not on_gpu
+    setup(session, "[build]" if on_gpu else "[interpreter]" if interpreted else "")
     tool(session, "validate", "numerics", *session.posargs)
 
 

@@ -28,7 +28,7 @@ Output = Annotated[Path, typer.Option(help="folder that run records go to")]
 def numerics(
     profile: ProfileName = None,
     keyword: Keyword = None,
-    workers: Annotated[int | None, typer.Option("-n", min=1, help="worker processes  [default: cores]")] = None,
+    workers: Annotated[int | None, typer.Option("-n", min=1, help="worker processes  [default: cores; at most 8 a GPU]")] = None,
     seeds: Seeds = None,
     faults: Annotated[bool, typer.Option("--faults", help="run the planted faults; -k selects faults by name")] = False,
     output: Output = Path("runs"),
@@ -40,7 +40,6 @@ def numerics(
     """Judges every decode stage of both paths against the float64 reference."""
     from validate.numerics import detection, display, session  # not before it is needed: these import torch
     from validate.records.model import Arguments
-    from validate.records.provenance import cores
 
     given: dict[str, object] = {"profile": profile, "keyword": keyword, "seeds": seeds, "planted": plant}
     given |= {"vllm_src": str(vllm_src) if vllm_src else None, "mode": "faults" if faults else None}
@@ -50,7 +49,7 @@ def numerics(
             raise InputError("--dry-run takes none of --resume, --faults and --plant: it resolves the cases of a profile")
         return _dry_run(given, out)
     if resume is not None:
-        current = session.resume(resume, workers or cores(), out)
+        current = session.resume(resume, workers, out)
         _same(resume, given, current.manifest.arguments.model_dump())
     else:
         if faults and plant:
@@ -60,7 +59,7 @@ def numerics(
         chosen = session.profile_of(profile or "cpu", seeds)
         named = {name: value for name, value in given.items() if value is not None}
         arguments = Arguments.model_validate(named | {"seeds": chosen.seeds})
-        current = session.start(arguments, chosen, output, workers or cores(), out)
+        current = session.start(arguments, chosen, output, workers, out)
     return detection.detect(current) if current.manifest.arguments.mode == "faults" else session.numerics(current)
 
 

@@ -10,7 +10,7 @@ from validate.numerics.test_stages import line_of
 from validate.paths.emulated import Emulated
 from validate.records import folder
 from validate.records.model import Line
-from validate.report.agreement import pairs
+from validate.report.agreement import FP32_NOISE, pairs
 
 RECORD = Path(__file__).parents[2] / "golden" / "hopper"
 LINES = folder.read_lines(RECORD)
@@ -23,7 +23,7 @@ def small() -> list[Line]:
     for line in LINES:
         few = line.sizes["batch"] <= 2 and not line.sizes.get("write", -1) > 0
         chosen = found.setdefault((line.stage, line.subject), [])
-        if few and len(chosen) < EACH and any(m.error for m in line.measurements):
+        if few and len(chosen) < EACH and any(m.error is not None and m.error > FP32_NOISE for m in line.measurements):
             chosen.append(line)
     return [line for chosen in found.values() for line in chosen]
 
@@ -31,7 +31,8 @@ def small() -> list[Line]:
 def test_the_record_is_of_the_kernels_and_passed() -> None:
     assert folder.read_manifest(RECORD).verdict == "PASS"
     assert {line.subject for line in LINES} == {"vllm-default", "vllm-specialized"}
-    assert all(line.verdict == "PASS" for line in LINES)
+    assert all(line.verdict == "PASS" for line in LINES if line.judged)
+    assert sum(line.judged for line in LINES) > 500
 
 
 @pytest.mark.parametrize("kernel", small(), ids=lambda line: f"{line.subject} {line.case}")

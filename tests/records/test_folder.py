@@ -106,3 +106,16 @@ def test_verdict_of_a_run(make_line: Callable[..., Line]) -> None:
     assert verdict_of([missing], 1) is Verdict.INVALID
     assert verdict_of([good, missing], 1) is Verdict.PASS
     assert verdict_of([], 0) is Verdict.INVALID
+
+
+def test_on_gb300_only_whole_stages_by_the_specialized_kernels_count(make_line: Callable[..., Line]) -> None:
+    ids = ("kda/tp8-batch1/trained/s0", "kda/tp8-batch2/trained/s0")
+    kernels = [make_line(case, subject="vllm-specialized") for case in ids]
+    assert verdict_of(kernels, 2, "gb300") is Verdict.PASS
+    composed = [kernels[0], kernels[1].model_copy(update={"note": "core emulated"})]
+    assert verdict_of(composed, 2, "gb300") is Verdict.INCONCLUSIVE
+    missing = [kernels[0], kernels[1].model_copy(update={"missing": "no adapter", "measurements": ()}), make_line(ids[1])]
+    assert verdict_of(missing, 2, "gb300") is Verdict.INCONCLUSIVE
+    assert verdict_of(missing, 2, "hopper") is Verdict.PASS
+    failing = [make_line(ids[0], subject="vllm-specialized", figure=2.0), composed[1]]
+    assert verdict_of(failing, 2, "gb300") is Verdict.FAIL

@@ -77,7 +77,7 @@ def test_summary_names_composed_stages_and_the_emulation_beside_the_kernel(manif
     lines[-1] = lines[-1].model_copy(update={"note": "core emulated"})
     text = summary.render(ended(manifest, Verdict.PASS), lines)
     assert "- kda, vllm-default, 1 cases: core emulated" in text
-    assert f"| kda | default | out | 2 | 1.100 | 1.300 | 1.300 | {ids[1]} |" in text
+    assert f"| kda | default | out | 2 | 0 | 1.100 | 1.300 | 1.300 | {ids[1]} |" in text
 
 
 def test_summary_of_a_run_without_end_is_no_pass(manifest: Manifest, make_line: Make) -> None:

@@ -3,14 +3,17 @@
 ``python -m validate.numerics.child PLAN CASE LINES`` judges one task of a plan and writes its lines.
 """
 
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from validate.records.model import Line
 
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 DEADLINE = 300.0  # seconds: several times what building, compiling and judging a case takes
 
 
@@ -34,6 +37,8 @@ def _main(plan_file: str, case_id: str, out: str) -> None:
     from validate.numerics import judge, plan
     from validate.numerics.test_stages import line_of
 
+    if sys.platform == "linux":  # ended with its parent, whose deadline is gone then
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     torch.set_num_threads(1)
     planned = plan.read(Path(plan_file))
     task = next(task for task in planned.tasks if task.case == case_id)

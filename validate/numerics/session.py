@@ -21,6 +21,7 @@ from validate.report import failures, junit, summary
 from validate.verdict import Verdict
 
 INTERRUPTED = 130  # the shell's exit code for Ctrl-C
+PER_GPU = 8  # worker processes; 16 on one H200 took no longer for each other's sake (golden/hopper)
 SHOWN = 10  # failing cases printed at the end; summary.md has more
 
 
@@ -70,7 +71,7 @@ class Session:
         records.write_manifest(self.folder, self.manifest)
 
 
-def start(arguments: Arguments, profile: Profile, output: Path, workers: int, out: Console) -> Session:
+def start(arguments: Arguments, profile: Profile, output: Path, workers: int | None, out: Console) -> Session:
     """A new run with its folder. Bad arguments raise InputError before a folder is made."""
     subjects.refuse_ranks(profile)
     made = subjects.make(profile, arguments.planted, arguments.vllm_src)
@@ -97,10 +98,10 @@ def start(arguments: Arguments, profile: Profile, output: Path, workers: int, ou
     folder = records.create(output, profile.name)
     records.write_lines(folder, [])
     records.write_manifest(folder, manifest)
-    return Session(folder, manifest, cases, workers, out, [], time.monotonic())
+    return Session(folder, manifest, cases, workers or _workers(manifest), out, [], time.monotonic())
 
 
-def resume(folder: Path, workers: int, out: Console) -> Session:
+def resume(folder: Path, workers: int | None, out: Console) -> Session:
     """An earlier run, to be continued. Lines that an error or a crash left are measured again."""
     manifest = records.read_manifest(folder)
     made = subjects.make(manifest.profile, manifest.arguments.planted, manifest.arguments.vllm_src)
@@ -115,7 +116,13 @@ def resume(folder: Path, workers: int, out: Console) -> Session:
     records.write_lines(folder, lines)
     cases = _cases(manifest.arguments, manifest.profile)
     began = time.monotonic() - (manifest.seconds or 0)
-    return Session(folder, manifest, cases, workers, out, lines, began)
+    return Session(folder, manifest, cases, workers or _workers(manifest), out, lines, began)
+
+
+def _workers(manifest: Manifest) -> int:
+    """One a core; on GPUs few enough that their contexts and kernels do not wait for each other."""
+    gpus = len(manifest.machine.gpus)
+    return min(manifest.machine.cores, PER_GPU * gpus) if manifest.runs_on != "emulated" and gpus else manifest.machine.cores
 
 
 def profile_of(name: str, seeds: int | None) -> Profile:
@@ -127,7 +134,7 @@ def profile_of(name: str, seeds: int | None) -> Profile:
 def numerics(session: Session) -> int:
     """Judges every case and writes the reports. Returns the exit code."""
     finished = session.run(tasks(session.cases))
-    verdict = verdict_of(session.lines, session.manifest.planned)
+    verdict = verdict_of(session.lines, session.manifest.planned, session.manifest.runs_on)
     session.close(verdict, verdict.exit_code, _not_run(session), ended=finished)
     records.write(session.folder, "junit.xml", junit.render(session.manifest, session.lines))
     records.write(session.folder, "summary.md", summary.render(session.manifest, session.lines))
@@ -140,7 +147,9 @@ def numerics(session: Session) -> int:
     if not finished:
         return interrupted(session)
     ran = session.manifest.runs_on
-    out.print(f"{verdict}  {session.manifest.planned} cases, {ran}; record: {session.folder}", soft_wrap=True)
+    judged = len({line.case for line in session.lines if line.judged})
+    count = f"{judged} of {session.manifest.planned} cases judged"
+    out.print(f"{verdict}  {count}, {ran}; record: {session.folder}", soft_wrap=True)
     return verdict.exit_code
 
 

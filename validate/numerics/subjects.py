@@ -27,6 +27,11 @@ def make(profile: Profile, planted: str | None = None, vllm_src: str | None = No
     fault = faults.find(planted) if planted else None
     emulated = profile.runs_on == "emulated"
     made = [_named(name, fault, vllm_src, interpreted=emulated) for name in profile.subjects]
+    for subject in made:
+        there = subject.capability() if isinstance(subject, _RunsVllm) else None
+        if there is not None and there != CAPABILITY[profile.runs_on]:
+            wanted, found = (".".join(map(str, version)) for version in (CAPABILITY[profile.runs_on], there))
+            raise InputError(f"profile {profile.name} runs on GPUs of compute capability {wanted}, this one has {found}")
     return [*made, _vllm("default", vllm_src, interpreted=True)] if emulated and vllm_src else made
 
 
@@ -72,6 +77,8 @@ def vllm_files(made: Iterable[Subject]) -> VllmFiles | None:
 @runtime_checkable
 class _RunsVllm(Protocol):
     def files(self) -> VllmFiles: ...
+
+    def capability(self) -> tuple[int, int] | None: ...
 
 
 def _named(name: str, planted: faults.Fault | None, vllm_src: str | None, *, interpreted: bool) -> Subject:

@@ -48,6 +48,7 @@ def _on_gpu(case: Case, subjects: list[Subject], plan_file: Path, scratch: Path)
     kernels = [subject for subject in subjects if not isinstance(subject, Emulated)]
     reasons = {subject.name: subject.missing(call) for subject in kernels}
     if None not in reasons.values():
+        reasons = {subject.name: reasons.get(subject.name, "no kernel of vLLM runs this case") for subject in subjects}
         return [line_of(case, judge.Judgement(name, (), 0.0, reason)) for name, reason in reasons.items()]
     if _gpu_is_lost or any(reasons[kernel.name] is None and kernel.polls(call) for kernel in kernels):
         return child.judged(plan_file, case.id, scratch)

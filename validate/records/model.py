@@ -95,12 +95,13 @@ class Arguments(_Record):
 
 
 class Machine(_Record):
-    """Where it ran. ``memory_gib`` is the machine's, not what was used."""
+    """Where it ran. ``memory_gib`` is the machine's, not what was used. ``gpus``: name, driver, compute capability of each."""
 
     system: str
     cpu: str
     cores: int
     memory_gib: float
+    gpus: tuple[str, ...] = ()
 
 
 class NotRun(_Record):
@@ -146,9 +147,20 @@ class Manifest(_Record):
     not_run: tuple[NotRun, ...] = ()
 
 
-def verdict_of(lines: list[Line], planned: int) -> Verdict:
-    """A run's verdict: the worst of its lines; INVALID when a planned case or every judgement is missing."""
+def verdict_of(lines: list[Line], planned: int, runs_on: str = "emulated") -> Verdict:
+    """A run's verdict: the worst of its lines; INVALID when a planned case or every judgement is missing.
+
+    On GB300 a case counts only if vLLM's kernels, and nothing else, ran the whole of it: else INCONCLUSIVE.
+    """
     verdicts = [line.verdict for line in lines if line.judged]
     if not verdicts or len({line.case for line in lines}) < planned:
         verdicts.append(Verdict.INVALID)
+    if runs_on == "gb300" and len(whole_cases(lines)) < planned:
+        verdicts.append(Verdict.INCONCLUSIVE)
     return worst(verdicts)
+
+
+def whole_cases(lines: list[Line]) -> set[str]:
+    """The cases of which vLLM's specialized kernels ran the whole stage."""
+    kernels = [line for line in lines if line.subject == "vllm-specialized" and line.judged]
+    return {line.case for line in kernels if line.note is None}

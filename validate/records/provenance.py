@@ -1,5 +1,6 @@
 """Who ran it: versions, source, commit, machine. Nothing here fails; what cannot be found out is None or unknown."""
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -12,6 +13,7 @@ from validate.records.model import Machine
 
 PACKAGE = Path(__file__).resolve().parents[1]
 _DISTRIBUTIONS = ("k3-parity", "torch", "numpy", "pydantic", "pytest", "pytest-xdist")
+_COMPILERS = ("triton", "nvidia-cutlass-dsl", "apache-tvm-ffi", "flashinfer-python")  # of vLLM's kernels; where installed
 
 
 def versions() -> dict[str, str]:
@@ -22,6 +24,9 @@ def versions() -> dict[str, str]:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = "not installed"
+    for name in _COMPILERS:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
     return found
 
 
@@ -45,12 +50,21 @@ def commit() -> tuple[str, bool] | tuple[None, None]:
 def machine() -> Machine:
     """The machine that runs this. ``cores`` are those that the process may use."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
-    return Machine(system=platform.platform(), cpu=_cpu(), cores=cores(), memory_gib=round(pages / 2**30, 1))
+    return Machine(system=platform.platform(), cpu=_cpu(), cores=cores(), memory_gib=round(pages / 2**30, 1), gpus=_gpus())
 
 
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _gpus() -> tuple[str, ...]:
+    try:
+        query = ["nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
+        done = subprocess.run(query, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return tuple(done.stdout.strip().splitlines()) if done.returncode == 0 else ()
 
 
 def _cpu() -> str:

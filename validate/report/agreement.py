@@ -16,12 +16,16 @@ FP32_NOISE = 2.0**-21
 
 @dataclass
 class Pair:
-    """One tensor of one stage and path. ``ratios``: error of vLLM's kernel over that of the emulation, by case."""
+    """One tensor of one stage and path. ``ratios``: error of vLLM's kernel over that of the emulation, by case.
+
+    ``noise`` counts the cases in which both errors are fp32's own, or zero, and say nothing.
+    """
 
     stage: str
     path: str
     tensor: str
     ratios: dict[str, float] = field(default_factory=dict)
+    noise: int = 0
 
     @property
     def far(self) -> list[str]:
@@ -41,20 +45,31 @@ def pairs(lines: Iterable[Line]) -> list[Pair]:
     for (stage, path, tensor, case), by_kind in errors.items():
         if by_kind.keys() >= {"vllm", "emulated"}:
             pair = found.setdefault((stage, path, tensor), Pair(stage, path, tensor))
-            pair.ratios[case] = _ratio(by_kind["vllm"], by_kind["emulated"])
+            if max(by_kind.values()) < FP32_NOISE:
+                pair.noise += 1
+            else:
+                pair.ratios[case] = max(by_kind["vllm"], FP32_NOISE) / max(by_kind["emulated"], FP32_NOISE)
     return list(found.values())
 
 
 def render(found: list[Pair]) -> str:
     """A Markdown table."""
-    header = ["stage", "path", "tensor", "cases", "smallest", "median", "largest", f"off by more than {NEAR:.0%}"]
+    header = [
+        "stage",
+        "path",
+        "tensor",
+        "cases",
+        "below fp32 noise",
+        "smallest",
+        "median",
+        "largest",
+        f"off by more than {NEAR:.0%}",
+    ]
     body = []
     for pair in found:
         ratios = sorted(pair.ratios.values())
-        figures = [f"{ratios[n]:.3f}" for n in (0, len(ratios) // 2, -1)]
-        body.append([pair.stage, pair.path, pair.tensor, len(ratios), *figures, ", ".join(pair.far) or "none"])
+        figures = [f"{ratios[n]:.3f}" for n in (0, len(ratios) // 2, -1)] if ratios else ["", "", ""]
+        body.append(
+            [pair.stage, pair.path, pair.tensor, len(ratios) + pair.noise, pair.noise, *figures, ", ".join(pair.far) or "none"]
+        )
     return tables.markdown(header, body)
-
-
-def _ratio(kernel: float, emulation: float) -> float:
-    return max(kernel, FP32_NOISE) / max(emulation, FP32_NOISE)

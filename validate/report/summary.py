@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from validate.records.model import Line, Manifest
+from validate.records.model import Line, Manifest, whole_cases
 from validate.report import failures, tables
 from validate.report.agreement import pairs
 from validate.report.agreement import render as render_pairs
@@ -14,6 +14,7 @@ _KINDS = {"emulated": "emulated in torch on a CPU", "hopper": "on a Hopper GPU",
 _NO_SIGN_OFF = {
     "emulated": "An emulated run can not sign off a release: no kernel of vLLM was run on a GPU.",
     "hopper": "A Hopper run can not sign off a release: it runs what needs no tensor memory and no multicast, on one GPU.",
+    "gb300": "Whole stages by vLLM's kernels: {whole} of {planned} cases. Only a run of all of them can sign off a release.",
 }
 
 
@@ -50,14 +51,15 @@ def _head(manifest: Manifest, lines: list[Line]) -> str:
     if manifest.arguments.planted:
         text.append(f"The fault `{manifest.arguments.planted}` was planted: this tests the suite and says nothing of the paths.")
     judged = sum(line.judged for line in lines)
+    ran = len({line.case for line in lines if line.judged})
     interpreted = "vllm-default" in manifest.subjects and manifest.runs_on == "emulated"
     also = "; vllm-default: vLLM's own Triton kernels, interpreted on a CPU" if interpreted else ""
     text.append(
-        f"What ran: **{_KINDS[manifest.runs_on]}{also}**. {done} of {manifest.planned} cases, {judged} judgements, "
+        f"What ran: **{_KINDS[manifest.runs_on]}{also}**. {ran} of {manifest.planned} cases, {judged} judgements, "
         f"subjects {', '.join(manifest.subjects)}; {manifest.profile.seeds} seed(s)."
     )
     if manifest.runs_on in _NO_SIGN_OFF:
-        text.append(_NO_SIGN_OFF[manifest.runs_on])
+        text.append(_NO_SIGN_OFF[manifest.runs_on].format(whole=len(whole_cases(lines)), planned=manifest.planned))
     return "\n\n".join(text)
 
 
@@ -97,6 +99,7 @@ def _provenance(manifest: Manifest) -> str:
             f"- {manifest.start} to {manifest.end or '(no end)'}"
             + (f", {manifest.seconds:.0f} s" if manifest.seconds is not None else ""),
             f"- {machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.system}",
+            *(f"- {gpu}" for gpu in machine.gpus),
             f"- commit {commit}, source {manifest.source}",
             f"- {', '.join(f'{name} {version}' for name, version in manifest.versions.items())}",
             *_vllm(manifest),

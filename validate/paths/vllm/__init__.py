@@ -4,6 +4,7 @@ Nobody here wrote them. On a GPU each runs what that GPU can; on a CPU the defau
 and where they pass, the reference and its rounding points are those of vLLM.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
@@ -72,6 +73,8 @@ class Vllm:
     def __init__(self, path: str, source: Source) -> None:
         self.path, self.name = path, f"vllm-{path}"
         self._source, self._adapters = source, ADAPTERS[path]
+        # A kernel that is loaded while another one polls waits for it, and so for ever. Read when CUDA starts.
+        os.environ["CUDA_MODULE_LOADING"] = "EAGER"
         check([path], source)
         load(path, source)  # what does not load is refused before anything is judged
         self._gpu = None
@@ -85,21 +88,21 @@ class Vllm:
         version, commit = self._source.version()
         return VllmFiles(version=version, commit=commit, files=self._source.digests())
 
+    def capability(self) -> tuple[int, int] | None:
+        """The compute capability of this process's GPU; None if interpreted."""
+        return self._gpu.capability if self._gpu else None
+
     def missing(self, call: Call) -> str | None:
         """Stages without an adapter, GPUs that are too old for it, and calls that it cannot run."""
-        return unable(self.path, call, self._source, self._gpu.capability if self._gpu else None)
+        return unable(self.path, call, self._source, self.capability())
 
     def note(self, call: Call) -> str | None:
-        """Which parts of a composed stage are emulated."""
-        adapter = self._adapters[call.stage]
-        return None if isinstance(adapter, Adapter) else adapter.note(call)
+        """What of a stage is emulated, or not the kernel that a deployment runs."""
+        return self._adapters[call.stage].note(call)
 
     def polls(self, call: Call) -> bool:
         """Whether its kernels wait for other ranks, and may wait for ever."""
-        adapter = self._adapters[call.stage]
-        if self._gpu is None or isinstance(adapter, Adapter):
-            return self._gpu is not None and call.inputs.get("delta", 0) is None
-        return adapter.polls(call)
+        return self._gpu is not None and self._adapters[call.stage].polls(call)
 
     def run(self, call: Call) -> None:
         """Runs the stage. What overflows in the interpreter does so silently, as on a GPU."""

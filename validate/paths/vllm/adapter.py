@@ -62,6 +62,12 @@ class Whole(Adapter, Protocol):
     def needs(self) -> Needs:
         """The machine that they run on."""
 
+    def note(self, call: Call) -> str | None:
+        """Which other kernel vLLM itself takes; None if it takes these."""
+
+    def polls(self, call: Call) -> bool:
+        """Whether a launch waits for other ranks."""
+
 
 Run = Callable[[Adapter, Call], None]  # runs a part of a stage on this process's GPU
 

@@ -31,6 +31,15 @@ class DefaultAttnRes:
             return f"{sources} sources: Triton's interpreter is run up to {MOST_SOURCES}"
         return None
 
+    def note(self, call: Call) -> str | None:
+        """The compiled kernel is there only if vLLM is installed."""
+        compiled = hasattr(torch.ops._C, "kimi_k3_attn_res")
+        return None if compiled else "Triton's kernel; on SM100 an installed vLLM takes its compiled one"
+
+    def polls(self, call: Call) -> bool:
+        """Never."""
+        return False
+
     def prepare(self, call: Call, source: Source) -> Prepared:
         """``reference.attn_res.reference`` says what the tensors are."""
         i, s = call.inputs, call.shape
@@ -78,6 +87,14 @@ class SpecializedAttnRes:
     def missing(self, call: Call, source: Source) -> str | None:
         """The fused form: it reads all ranks' partials of the o-projection."""
         return "no adapter yet for the form fused with the o-projection, which needs SM100" if call.shape["fused"] else None
+
+    def note(self, call: Call) -> str | None:
+        """None: vLLM takes it."""
+        return None
+
+    def polls(self, call: Call) -> bool:
+        """A mailbox, until all parts are there."""
+        return call.inputs["delta"] is None
 
     def prepare(self, call: Call, source: Source) -> Prepared:
         """``reference.attn_res.reference`` says what the tensors are."""

@@ -22,14 +22,13 @@ SENTINEL = -0x80000000  # the 32-bit word (+0, -0) of an armed mailbox (cutedsl/
 COLUMNS = 1024  # of a mailbox's row that a producer writes at a time
 MOST_CYCLES = 40_000  # that a producer waits before a write: some 20 microseconds
 STREAMS = 4
+CUDA_ERRORS = ("CUDA error", "Triton Error [CUDA]", "cudaError", "CUDA_ERROR_")  # as torch, Triton and CuTe word them
 
 
 class Gpu:
     """The GPU of this process: that of the pytest-xdist worker, in turn, or the first."""
 
     def __init__(self) -> None:
-        # A kernel that is loaded while another one polls waits for it, and so for ever.
-        os.environ["CUDA_MODULE_LOADING"] = "EAGER"
         if not torch.cuda.is_available():
             raise InputError("this profile runs vLLM's kernels on a GPU, and torch finds none: use --profile cpu")
         worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
@@ -84,9 +83,10 @@ class Gpu:
         full = [box.clone() for box in prepared.mailboxes]
         for box in prepared.mailboxes:
             box.view(torch.int32).fill_(SENTINEL)
+        checksum = [int(box.view(torch.int32).sum()) for box in full]  # another order for other contents
         torch.cuda.synchronize()
         graph.replay()
-        self._deliver(prepared.mailboxes, full, random.Random(repr(sorted(call.shape.items()))))
+        self._deliver(prepared.mailboxes, full, random.Random(repr((sorted(call.shape.items()), checksum))))
         self._finish(prepared)
         _returned(there, call)
 
@@ -100,7 +100,11 @@ class Gpu:
         return replace(call, inputs=inputs, outputs=outputs, buffers=buffers)
 
     def _deliver(self, boxes: tuple[Tensor, ...], contents: list[Tensor], order: random.Random) -> None:
-        """Writes the contents in random order and with random delays, each 16 bytes by one store."""
+        """Writes the contents in random order and with random delays, by copies of 2 KB.
+
+        How finely such a copy stores is CUDA's choice. A store of less than the protocol's 16 bytes would show as a
+        wrong result of a sound kernel; none was seen.
+        """
         pieces = [
             (box[slot, row, start : start + COLUMNS], full[slot, row, start : start + COLUMNS])
             for box, full in zip(boxes, contents, strict=True)
@@ -133,7 +137,7 @@ class Gpu:
             time.sleep(0.0005)
 
     def _armed(self, prepared: Prepared) -> tuple[int, str]:
-        """How many 16-byte fragments are still armed, and which slots hold them: what a kernel that polls waits for."""
+        """How many 16-byte fragments are still armed (1 without mailboxes), and which slots hold them: what is waited for."""
         total, slots = 0, []
         for box in prepared.mailboxes:
             host = self._host[tuple(box.shape)]
@@ -146,7 +150,7 @@ class Gpu:
             total += int(armed.sum())
             slots += [f"slot {n}: {int(one.sum())} of {one.numel()}" for n, one in enumerate(armed) if one.any()]
         where = "; fragments still armed: " + ", ".join(slots) if slots else ""
-        return total, f"did not end within {DEADLINE:.0f} s{where}"
+        return max(total, 1), f"did not end within {DEADLINE:.0f} s{where}"
 
     def _warm(self) -> None:
         """Loads the producers' kernels."""
@@ -162,10 +166,10 @@ class Gpu:
 def _errors_are_verdicts() -> Iterator[None]:
     try:
         yield
-    except RuntimeError as error:
-        if "CUDA error" not in str(error):
+    except Exception as error:  # torch's and Triton's are RuntimeErrors, those of CuTe's compiler are not
+        if not any(mark in str(error) for mark in CUDA_ERRORS):
             raise
-        raise Lost(1, f"ended in a {str(error).splitlines()[0]}") from error
+        raise Lost(1, f"ended in an error: {str(error).splitlines()[0]}") from error
 
 
 def _store(target: Tensor, source: Tensor) -> None:

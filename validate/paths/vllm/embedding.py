@@ -1,6 +1,7 @@
 """The token embedding's gather by the specialized path's own kernel, every rank's in turn; the all-reduce is emulated."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from validate.model.dimensions import K3
 from validate.numerics import measure
 from validate.paths.emulated import embedding as emulated
 from validate.paths.vllm.adapter import Needs, Prepared, Run
-from validate.paths.vllm.entries import PREPARED_EMBEDDING, imported
+from validate.paths.vllm.entries import PREPARED_EMBEDDING, module_of
 from validate.paths.vllm.source import Source
 
 
@@ -61,5 +62,7 @@ class _Gather:
         i, out = call.inputs, call.outputs["out"]
         weight = i["shard"].repeat(1, K3.hidden // i["shard"].shape[1])
         module = SimpleNamespace(weight=weight, org_vocab_size=call.shape["vocab"])
-        prepared = imported(source, PREPARED_EMBEDDING, "PreparedEmbedding")(module, 1, call.shape["rank"])
+        file: Any = source.module(module_of(PREPARED_EMBEDDING))
+        file.get_tp_group = lambda: SimpleNamespace(all_reduce=lambda partial: partial)  # this process alone
+        prepared = file.PreparedEmbedding(module, 1, call.shape["rank"])
         return Prepared(lambda: prepared.run(i["ids"], out))

@@ -19,12 +19,14 @@ CUTEDSL = f"{NVIDIA}/specialized_decode/cutedsl"
 class Entry:
     """A function, or ``Class.method``, of vLLM 0.33.0: its file and its parameters in their order.
 
-    A method's ``self`` or ``cls`` is not among them.
+    A method's ``self`` or ``cls`` is not among them. ``keywords``: the parameters are passed by name, so that others may
+    stand between them.
     """
 
     file: str
     name: str
     parameters: tuple[str, ...]
+    keywords: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class Constant:
     value: object
 
 
-def _entry(file: str, name: str, parameters: str) -> Entry:
-    return Entry(file, name, tuple(parameters.split()))
+def _entry(file: str, name: str, parameters: str, *, keywords: bool = False) -> Entry:
+    return Entry(file, name, tuple(parameters.split()), keywords)
 
 
 KDA = f"{NVIDIA}/ops/third_party/kda/fused_recurrent.py"
@@ -50,25 +52,27 @@ MLA_QUERY, MLA_VALUE, FRONT = f"{CUTEDSL}/mla/query.py", f"{CUTEDSL}/mla/value.p
 PREPARED_OPROJ, DENSE = f"{CUTEDSL}/oproj/prepared.py", f"{CUTEDSL}/moe/dense.py"
 SKINNY = "vllm/model_executor/kernels/linear/cute_dsl/_skinny_gemm.py"
 
-# By path and stage. Only parameters that are passed are named: others may come and go.
+# By path and stage. Only parameters that are passed are named.
 DEFAULT: Mapping[str, tuple[Entry | Constant, ...]] = {
     "kda": (
         _entry(
             CONVOLUTION,
             "causal_conv1d_update",
             "x conv_state weight bias activation conv_state_indices num_accepted_tokens query_start_loc max_query_len out",
+            keywords=True,
         ),
         _entry(
             KDA,
             "fused_recurrent_kda_packed_decode",
             "mixed_qkv raw_g raw_beta A_log dt_bias lower_bound initial_state state_indices out",
+            keywords=True,
         ),
         _entry(
             KDA,
             "fused_recurrent_kda",
             "q k v raw_g raw_beta A_log dt_bias lower_bound initial_state cu_seqlens ssm_state_indices num_accepted_tokens out",
         ),
-        _entry(GATED_NORM, "rms_norm_gated", "x g weight bias activation eps"),
+        _entry(GATED_NORM, "rms_norm_gated", "x g weight bias activation eps", keywords=True),
     ),
     "attn_res": (
         _entry(
@@ -96,6 +100,7 @@ SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
             SKINNY,
             "CuteSkinnyGemm.__init__",
             "element_type num_rows block_size outputs_per_block vector_width k_unroll has_residual use_pdl static_k",
+            keywords=True,
         ),
     ),
     "o_proj": (_entry(PREPARED_OPROJ, "compile_oproj", "kind k batch tp nb has_delta mla front cap twoshot"),),
@@ -180,7 +185,7 @@ def _moved(tree: ast.Module, item: Entry | Constant) -> list[str]:
     new = [name for name in required[bool(owners) :] if name not in item.parameters]
     if new:
         return [f"{item.name} wants {', '.join(new)}, too"]
-    order = [name for name in there if name in item.parameters]
+    order = [name for name in there if name in item.parameters] if item.keywords else there[: len(item.parameters)]
     if order != list(item.parameters):
         return [f"{item.name} takes its parameters in another order: {', '.join(order)}"]
     return []

@@ -32,6 +32,14 @@ class SpecializedSkinny:
             None if call.shape["regime"] in SKINNY_THREADS else "no adapter yet for its split-K GEMM, which needs SM100"
         )
 
+    def note(self, call: Call) -> str | None:
+        """None: vLLM takes it."""
+        return None
+
+    def polls(self, call: Call) -> bool:
+        """Never."""
+        return False
+
     def prepare(self, call: Call, source: Source) -> Prepared:
         """``reference.input_projection.reference`` says what the tensors are."""
         host = source.module(module_of(HOST))

@@ -37,6 +37,14 @@ class DefaultKda:
         blocks, most = thread_blocks(call), MOST_BLOCKS if call.shape["q"] == 1 else MOST_VERIFY_BLOCKS
         return f"{blocks} thread blocks: Triton's interpreter is run up to {most}" if blocks > most else None
 
+    def note(self, call: Call) -> str | None:
+        """At 12 heads and more vLLM takes ``fused_kda_decode``, or FlashInfer's kernels, if they are there (kda.py)."""
+        return "the Triton pair; at TP 8 vLLM takes a compiled kernel" if call.inputs["a_log"].numel() > 6 else None
+
+    def polls(self, call: Call) -> bool:
+        """Never."""
+        return False
+
     def prepare(self, call: Call, source: Source) -> Prepared:
         """``reference.kda.reference`` says what the tensors are."""
         i, q = call.inputs, call.shape["q"]
@@ -93,6 +101,14 @@ class SpecializedKda:
         if call.shape["regime"] != call.shape["batch"]:
             return "a kernel is compiled for the rows that it runs"
         return None
+
+    def note(self, call: Call) -> str | None:
+        """None: vLLM takes it."""
+        return None
+
+    def polls(self, call: Call) -> bool:
+        """Never."""
+        return False
 
     def prepare(self, call: Call, source: Source) -> Prepared:
         """``reference.kda.reference`` says what the tensors are. The packed row is [q k v, output gate, F_A, beta, padding]."""

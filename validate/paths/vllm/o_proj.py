@@ -78,6 +78,7 @@ class _Producer:
         bound = host.to_cute(weight), host.to_cute(received[0]), host.to_cute(owners)
 
         def launch() -> None:
+            received.fill_(float("nan"))
             for rank, x in enumerate(columns):
                 code(x, *bound, int32(rank), host.stream(out.device))
             # [owner, rank, row, column] to [rank, row, owner and column]

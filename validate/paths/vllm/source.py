@@ -61,7 +61,7 @@ class Source:
         self._activate()
         try:
             return importlib.import_module(f"vllm.{name}")
-        except (ImportError, AttributeError, SyntaxError) as error:
+        except Exception as error:  # whatever importing vLLM's file, or all of an installed vLLM, comes to
             raise InputError(f"vllm/{name.replace('.', '/')}.py under {self.root} cannot be loaded: {error}") from error
 
     def version(self) -> tuple[str, str | None]:
