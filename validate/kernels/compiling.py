@@ -25,7 +25,8 @@ SOURCES = (
     "vllm/models/kimi_k3/nvidia/ops/cute_dsl/**/*.py",
     "vllm/model_executor/kernels/linear/cute_dsl/*skinny_gemm.py",
 )
-OWN = ("deployment.py", "driverless.py", "ptx.py", "recording.py", "resources.py")  # they decide what is remembered
+# Files of this suite that decide what is remembered.
+OWN = ("deployment.py", "driverless.py", "ptx.py", "recording.py", "resources.py", "../model/dimensions.py")
 TOOLS = ("nvidia-cutlass-dsl", "flashinfer-python", "quack-kernels", "apache-tvm-ffi")
 ERROR_CHARACTERS = 400  # of a compiler's message that is recorded
 
