@@ -100,7 +100,7 @@ class Compiler:
         while waiting or running:
             while waiting and len(running) < self._workers:
                 name = waiting.pop()
-                running[self._started().submit(_compiled, name)] = name
+                running[self._submitted(name)] = name
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             suspects = []
             for future in done:
@@ -117,10 +117,17 @@ class Compiler:
 
     def _alone(self, name: str) -> Result:
         try:
-            return self._started().submit(_compiled, name).result()
+            return self._submitted(name).result()
         except BrokenProcessPool:
             self._stop()
             return {"error": "the compiler's process died"}
+
+    def _submitted(self, name: str) -> Future[Result]:
+        try:
+            return self._started().submit(_compiled, name)
+        except BrokenProcessPool:  # a process died since the last wait: what ran in it says so, and this kernel is not to blame
+            self._stop()
+            return self._started().submit(_compiled, name)
 
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:
