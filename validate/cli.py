@@ -122,6 +122,8 @@ def preflight(
 ) -> int:
     """Says what stands in the way of a deployment: what vLLM refuses, and what it should refuse but does not.
 
+    It reads this machine's environment as the deployment's: the variables VLLM_* that are set here count.
+
     Exit code 0 if nothing does, 2 if there are only warnings, 3 if vLLM refuses it or the path does not support it.
     """
     import os
@@ -136,6 +138,8 @@ def preflight(
     found = findings(described)
     for finding in found:
         typer.echo(finding)
+    if ignored := read.not_looked_at(given):
+        typer.echo(f"not looked at: {', '.join(ignored)}")
     refused = sum(finding.severity == "refuse" for finding in found)
     outcome = verdict(found)
     typer.echo(f"{outcome}  {refused} refused, {len(found) - refused} warnings, for GPUs of compute capability {capability}")

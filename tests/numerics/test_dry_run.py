@@ -70,7 +70,9 @@ def test_ranks_fit_the_machine_and_are_one_or_the_tp_group(name: str) -> None:
 
 @pytest.mark.parametrize("name", GB300)
 @pytest.mark.parametrize("keyword", [None, "batch1- or batch2-", "mla and q1", "experts"])
-def test_the_commands_select_what_they_say(name: str, keyword: str | None) -> None:
+def test_the_commands_select_what_they_say(monkeypatch: pytest.MonkeyPatch, name: str, keyword: str | None) -> None:
+    """As they will be printed when something runs over several ranks."""
+    monkeypatch.setattr(subjects, "over_several", lambda profile: True)
     profile = profiles.load(name)
     every = selection.select(judge.cases(profile), keyword)
     lines = dry_run.commands(every, Arguments(profile=name, keyword=keyword, seeds=1), profile)
@@ -79,6 +81,21 @@ def test_the_commands_select_what_they_say(name: str, keyword: str | None) -> No
     assert plain == every
     several = [case for case in every if ranks_of(case.stage, case.sizes) > 1]
     assert spread == [several] * (profile.nodes if several else 0)
+
+
+def test_a_start_that_would_be_refused_is_not_printed() -> None:
+    profile = profiles.load("gb300-tp16")
+    lines = dry_run.commands(judge.cases(profile), Arguments(profile=profile.name, seeds=1), profile)
+    assert not [line for line in lines if "torchrun" in line]
+    assert [line for line in lines if "cases of several ranks can not be started over several GPUs yet" in line]
+
+
+@pytest.mark.parametrize("name", ["cpu", "gb300-tp16"])
+def test_the_commands_have_the_seeds_that_were_asked_for(name: str) -> None:
+    profile = profiles.load(name).model_copy(update={"seeds": 5})
+    commands = [line for line in dry_run.commands([], Arguments(profile=name, seeds=5), profile) if "validate numerics" in line]
+    assert len(commands) == 1
+    assert "--seeds 5" in commands[0]
 
 
 def test_equal_sizes_are_built_once_and_need_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

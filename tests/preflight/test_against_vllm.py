@@ -33,7 +33,7 @@ class Graphs(Enum):
 
 def as_vllm_sees(d: Deployment) -> SimpleNamespace:
     """The parts of vLLM's configuration object that its checks read."""
-    e, spec = d.engine, d.speculation
+    e, spec, mode = d.engine, d.speculation, d.engine.compilation_config.mode
     defaults = {"hidden_act": "silu"}
     drafts = spec and SimpleNamespace(
         method=spec["method"],
@@ -55,7 +55,7 @@ def as_vllm_sees(d: Deployment) -> SimpleNamespace:
             dtype=DTYPES[d.dtype],
         ),
         compilation_config=SimpleNamespace(
-            mode=Mode(e.compilation_config.get("mode", 3)), cudagraph_mode=Graphs[d.decode_graphs]
+            mode=Mode.VLLM_COMPILE if mode is None else Mode(mode), cudagraph_mode=Graphs[d.decode_graphs]
         ),
         lora_config=object() if e.enable_lora else None,
         use_v2_model_runner=d.flag("VLLM_USE_V2_MODEL_RUNNER") is not False,

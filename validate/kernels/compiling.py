@@ -25,7 +25,8 @@ SOURCES = (
     "vllm/models/kimi_k3/nvidia/ops/cute_dsl/**/*.py",
     "vllm/model_executor/kernels/linear/cute_dsl/*skinny_gemm.py",
 )
-OWN = ("deployment.py", "driverless.py", "ptx.py", "recording.py", "resources.py")  # they decide what is remembered
+# Files of this suite that decide what is remembered.
+OWN = ("deployment.py", "driverless.py", "ptx.py", "recording.py", "resources.py", "../model/dimensions.py")
 TOOLS = ("nvidia-cutlass-dsl", "flashinfer-python", "quack-kernels", "apache-tvm-ffi")
 ERROR_CHARACTERS = 400  # of a compiler's message that is recorded
 
@@ -99,7 +100,7 @@ class Compiler:
         while waiting or running:
             while waiting and len(running) < self._workers:
                 name = waiting.pop()
-                running[self._started().submit(_compiled, name)] = name
+                running[self._submitted(name)] = name
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             suspects = []
             for future in done:
@@ -116,10 +117,17 @@ class Compiler:
 
     def _alone(self, name: str) -> Result:
         try:
-            return self._started().submit(_compiled, name).result()
+            return self._submitted(name).result()
         except BrokenProcessPool:
             self._stop()
             return {"error": "the compiler's process died"}
+
+    def _submitted(self, name: str) -> Future[Result]:
+        try:
+            return self._started().submit(_compiled, name)
+        except BrokenProcessPool:  # a process died since the last wait: what ran in it says so, and this kernel is not to blame
+            self._stop()
+            return self._started().submit(_compiled, name)
 
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:

@@ -11,16 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from validate.model.dimensions import K3
 from validate.profiles import Profile
 
-LAYERS, BLOCK = 93, 12  # decoder layers; layers of one AttnRes block
-HIDDEN, HEADS, HEAD = 7168, 96, 128
-Q_RANK, KV_RANK, ROPE = 1536, 512, 64
-EXPERTS, LATENT, EXPERT, SHARED, DENSE = 896, 3584, 3072, 6144, 33792
-VOCABULARY = 163840
 PAGE = 64  # tokens of one page of the FP8 MLA cache, 576 bytes each
 SLOTS = 16  # pages and state slots; a deployment has more, in the same strides
-EPS = 1e-5
 
 
 @dataclass(frozen=True)
@@ -43,7 +38,7 @@ class Deployment:
     @property
     def heads(self) -> int:
         """Attention heads of one rank."""
-        return HEADS // self.tp
+        return K3.heads // self.tp
 
 
 def deployments(profile: Profile) -> list[Deployment]:
@@ -70,19 +65,19 @@ def config(deployment: Deployment) -> SimpleNamespace:
 
 def backbone(deployment: Deployment) -> SimpleNamespace:
     """The model. Where a checkpoint decides (which layers feed the drafter), every possible kernel is asked for."""
-    layers = [_layer(deployment, index) for index in range(LAYERS)]
+    layers = [_layer(deployment, index) for index in range(K3.layers)]
     drafts = deployment.q > 1
     return SimpleNamespace(
-        config=SimpleNamespace(activation_situ_beta=4.0, activation_situ_linear_beta=25.0),
+        config=SimpleNamespace(activation_situ_beta=K3.situ_beta, activation_situ_linear_beta=K3.situ_linear_beta),
         layers=layers,
         start_layer=0,
-        end_layer=LAYERS,
-        embed_tokens=SimpleNamespace(weight=bf16(VOCABULARY // deployment.tp, HIDDEN), org_vocab_size=VOCABULARY),
-        aux_hidden_state_layers=tuple(range(1, LAYERS + 1)) if drafts else (),
-        num_attn_res_blocks=-(-LAYERS // BLOCK),
-        output_attn_res_norm=_norm(HIDDEN),
-        output_attn_res_proj=_linear(1, HIDDEN),
-        norm=_norm(HIDDEN),
+        end_layer=K3.layers,
+        embed_tokens=SimpleNamespace(weight=bf16(K3.vocab // deployment.tp, K3.hidden), org_vocab_size=K3.vocab),
+        aux_hidden_state_layers=tuple(range(1, K3.layers + 1)) if drafts else (),
+        num_attn_res_blocks=K3.attn_res_blocks,
+        output_attn_res_norm=_norm(K3.hidden),
+        output_attn_res_proj=_linear(1, K3.hidden),
+        norm=_norm(K3.hidden),
     )
 
 
@@ -100,44 +95,42 @@ def _linear(rows: int, columns: int) -> SimpleNamespace:
 
 
 def _norm(width: int) -> SimpleNamespace:
-    return SimpleNamespace(weight=bf16(width), variance_epsilon=EPS)
+    return SimpleNamespace(weight=bf16(width), variance_epsilon=K3.rms_eps)
 
 
 def _layer(deployment: Deployment, index: int) -> SimpleNamespace:
-    mla = index % 4 == 3 or index == LAYERS - 1
     return SimpleNamespace(
         layer_idx=index,
         is_moe_layer=index > 0,
-        is_block_write_layer=index % BLOCK == 0,
-        block_write_idx=index // BLOCK,
-        prev_valid_blocks=-(-index // BLOCK),
-        self_attn=_mla(deployment, index) if mla else _kda(deployment),
+        is_block_write_layer=index % K3.attn_res_block == 0,
+        block_write_idx=index // K3.attn_res_block,
+        prev_valid_blocks=-(-index // K3.attn_res_block),
+        self_attn=_mla(deployment, index) if K3.is_mla(index) else _kda(deployment),
         mlp=_moe(deployment) if index else _dense(deployment),
-        self_attention_res_norm=_norm(HIDDEN),
-        self_attention_res_proj=_linear(1, HIDDEN),
-        input_layernorm=_norm(HIDDEN),
-        mlp_res_norm=_norm(HIDDEN),
-        mlp_res_proj=_linear(1, HIDDEN),
-        post_attention_layernorm=_norm(HIDDEN),
+        self_attention_res_norm=_norm(K3.hidden),
+        self_attention_res_proj=_linear(1, K3.hidden),
+        input_layernorm=_norm(K3.hidden),
+        mlp_res_norm=_norm(K3.hidden),
+        mlp_res_proj=_linear(1, K3.hidden),
+        post_attention_layernorm=_norm(K3.hidden),
     )
 
 
 def _kda(deployment: Deployment) -> SimpleNamespace:
     heads = deployment.heads
-    width = heads * HEAD
-    pitch = 4 * width + HEAD + heads
-    taps = 3 + deployment.q - 1  # drafts lengthen the convolution's state
+    width = heads * K3.head_dim
+    taps = K3.conv_width - 1 + deployment.q - 1  # drafts lengthen the convolution's state
     return SimpleNamespace(
-        in_proj_qkvgfab=_linear(pitch + -pitch % 16, HIDDEN),
+        in_proj_qkvgfab=_linear(K3.kda_projection_rows(deployment.tp), K3.hidden),
         A_log=_typed(torch.float32, heads),
         dt_bias=_typed(torch.float32, width),
-        conv1d=SimpleNamespace(weight=bf16(3 * width, 1, 4), bias=None),
-        f_b_proj=_linear(width, HEAD),
-        o_norm=SimpleNamespace(weight=bf16(HEAD), eps=EPS),
-        gate_lower_bound=-5.0,
-        o_proj=_linear(HIDDEN, width),
+        conv1d=SimpleNamespace(weight=bf16(3 * width, 1, K3.conv_width), bias=None),
+        f_b_proj=_linear(width, K3.head_dim),
+        o_norm=SimpleNamespace(weight=bf16(K3.head_dim), eps=K3.rms_eps),
+        gate_lower_bound=K3.gate_lower_bound,
+        o_proj=_linear(K3.hidden, width),
         # vLLM's default layout of the convolution's state, VLLM_SSM_CONV_STATE_LAYOUT=SD: [slot, tap, channel].
-        kv_cache=(bf16(SLOTS, taps, 3 * width), _typed(torch.float32, SLOTS, heads, HEAD, HEAD)),
+        kv_cache=(bf16(SLOTS, taps, 3 * width), _typed(torch.float32, SLOTS, heads, K3.head_dim, K3.head_dim)),
     )
 
 
@@ -145,51 +138,51 @@ def _mla(deployment: Deployment, index: int) -> SimpleNamespace:
     heads = deployment.heads
     one = _typed(torch.float32, 1)
     return SimpleNamespace(
-        fused_qkv_a_g_proj=_linear(Q_RANK + KV_RANK + ROPE + heads * HEAD, HIDDEN),
+        fused_qkv_a_g_proj=_linear(K3.mla_projection_rows(deployment.tp), K3.hidden),
         num_local_heads=heads,
-        W_UK_T=bf16(heads, HEAD, KV_RANK),
-        W_UV=bf16(heads, HEAD, KV_RANK).transpose(1, 2),
-        q_a_layernorm=_norm(Q_RANK),
-        kv_a_layernorm=_norm(KV_RANK),
-        q_b_proj=_linear(heads * (HEAD + ROPE), Q_RANK),
-        o_proj=_linear(HIDDEN, heads * HEAD),
+        W_UK_T=bf16(heads, K3.qk_nope, K3.kv_lora),
+        W_UV=bf16(heads, K3.v_head, K3.kv_lora).transpose(1, 2),
+        q_a_layernorm=_norm(K3.q_lora),
+        kv_a_layernorm=_norm(K3.kv_lora),
+        q_b_proj=_linear(heads * (K3.qk_nope + K3.qk_rope), K3.q_lora),
+        o_proj=_linear(K3.hidden, heads * K3.v_head),
         _q_scale_inv=one,
         _k_scale_inv=one,
         _q_scale_float=1.0,
         _k_scale_float=1.0,
-        scale=(HEAD + ROPE) ** -0.5,
-        rms_norm_eps=EPS,
+        scale=K3.mla_scale,
+        rms_norm_eps=K3.rms_eps,
         layer_name=f"model.layers.{index}.self_attn",
-        kv_cache=_typed(torch.uint8, SLOTS, PAGE, KV_RANK + ROPE),
+        kv_cache=_typed(torch.uint8, SLOTS, PAGE, K3.mla_row),
     )
 
 
 def _moe(deployment: Deployment) -> SimpleNamespace:
     tp, byte = deployment.tp, torch.uint8
-    width = -(-EXPERT // tp // 128) * 128  # TP16 pads 192 to 256
-    shared = SHARED // tp
+    width = -(-K3.moe_intermediate // tp // 128) * 128  # TP16 pads 192 to 256
+    shared = K3.shared_intermediate // tp
     routed = SimpleNamespace(
-        w13_weight=_typed(byte, EXPERTS, 2 * width, LATENT // 2),
-        w13_weight_scale=_typed(byte, EXPERTS, 2 * width, LATENT // 32),
-        w2_weight=_typed(byte, EXPERTS, LATENT, width // 2),
-        w2_weight_scale=_typed(byte, EXPERTS, LATENT, width // 32),
+        w13_weight=_typed(byte, K3.experts, 2 * width, K3.latent // 2),
+        w13_weight_scale=_typed(byte, K3.experts, 2 * width, K3.latent // 32),
+        w2_weight=_typed(byte, K3.experts, K3.latent, width // 2),
+        w2_weight_scale=_typed(byte, K3.experts, K3.latent, width // 32),
     )
-    tail = SimpleNamespace(contract=SimpleNamespace(tp_size=tp, rms_eps=EPS), rank=0)
+    tail = SimpleNamespace(contract=SimpleNamespace(tp_size=tp, rms_eps=K3.rms_eps), rank=0)
     return SimpleNamespace(
-        gate=SimpleNamespace(weight=bf16(EXPERTS, HIDDEN), e_score_correction_bias=_typed(torch.float32, EXPERTS)),
-        routed_expert_down_proj=_linear(LATENT, HIDDEN),
-        routed_expert_norm=_norm(LATENT),
-        routed_expert_up_proj=_linear(HIDDEN, LATENT),
-        shared_experts=SimpleNamespace(gate_up_proj=_linear(2 * shared, HIDDEN), down_proj=_linear(HIDDEN, shared)),
+        gate=SimpleNamespace(weight=bf16(K3.experts, K3.hidden), e_score_correction_bias=_typed(torch.float32, K3.experts)),
+        routed_expert_down_proj=_linear(K3.latent, K3.hidden),
+        routed_expert_norm=_norm(K3.latent),
+        routed_expert_up_proj=_linear(K3.hidden, K3.latent),
+        shared_experts=SimpleNamespace(gate_up_proj=_linear(2 * shared, K3.hidden), down_proj=_linear(K3.hidden, shared)),
         experts=SimpleNamespace(routed_experts=routed, _k3_latent_moe_tail_op=tail),
-        routed_scaling_factor=1.0,
+        routed_scaling_factor=K3.routed_scaling,
         moe_renormalize=True,
     )
 
 
 def _dense(deployment: Deployment) -> SimpleNamespace:
-    width = DENSE // deployment.tp
-    down: Any = _linear(HIDDEN, width)
+    width = K3.dense_intermediate // deployment.tp
+    down: Any = _linear(K3.hidden, width)
     down.reduce_results = True
-    activation = SimpleNamespace(beta=4.0, linear_beta=25.0)
-    return SimpleNamespace(gate_up_proj=_linear(2 * width, HIDDEN), down_proj=down, act_fn=activation)
+    activation = SimpleNamespace(beta=K3.situ_beta, linear_beta=K3.situ_linear_beta)
+    return SimpleNamespace(gate_up_proj=_linear(2 * width, K3.hidden), down_proj=down, act_fn=activation)

@@ -39,11 +39,11 @@ def dry_run(arguments: Arguments, profile: Profile, out: Console) -> int:
         out.print(line, soft_wrap=True)
     cases = selection.select(judge.cases(profile), arguments.keyword)
     found = resolve(cases, subjects.without_gpu(profile, arguments.vllm_src))
+    for one in found:  # before the rest: there are hundreds
+        out.print(_line(one), soft_wrap=True, markup=False)
     out.print(_table(found))
     idle = sum(None not in one.reasons.values() for one in found)
     out.print(f"{len(found)} cases; no subject runs {idle} of them: they are reported as not run", soft_wrap=True)
-    for one in found:
-        out.print(_line(one), soft_wrap=True, markup=False)
     for line in commands(cases, arguments, profile):
         out.print(line, soft_wrap=True, markup=False)
     return 0
@@ -68,21 +68,24 @@ def commands(cases: Sequence[Case], arguments: Arguments, profile: Profile) -> l
         return [
             "",
             "to run it, in one process for all ranks of a case and without a GPU:",
-            f"  {_command(arguments, [], arguments.keyword)}",
+            f"  {_command(arguments, profile, [], arguments.keyword)}",
         ]
     spread = ["-n", str(profile.gpus_per_node)]
     lines = ["", "what runs on one GPU, parts that need several emulated; it is spread over the GPUs of one node:"]
-    lines.append(f"  node 0: {_command(arguments, spread, arguments.keyword)}")
+    lines.append(f"  node 0: {_command(arguments, profile, spread, arguments.keyword)}")
     several = [case for case in cases if ranks_of(case.stage, case.sizes) > 1]
     others = [case for case in cases if ranks_of(case.stage, case.sizes) == 1]
-    if several:
+    if several and not subjects.over_several(profile):
+        line = f"{len(several)} cases of several ranks can not be started over several GPUs yet"
+        lines += ["", f"{line}: what runs of them runs on one, which holds the tensors of all ranks"]
+    elif several:
         lines += ["", f"{len(several)} cases of several GPUs, one process each; on every node, HEAD is the address of node 0:"]
-        if not subjects.over_several(profile):
-            lines.append("  (no subject runs over several ranks: such a start is refused)")
         for node in range(profile.nodes):
             start = f"torchrun --nnodes {profile.nodes} --nproc-per-node {profile.gpus_per_node} --node-rank {node}"
             start += f" --master-addr HEAD --master-port {PORT}"
-            lines.append(f"  node {node}: {_command(arguments, [], _keyword(several, others, arguments.keyword), start)}")
+            lines.append(
+                f"  node {node}: {_command(arguments, profile, [], _keyword(several, others, arguments.keyword), start)}"
+            )
     return lines
 
 
@@ -111,7 +114,7 @@ def _imports(profile: Profile, vllm_src: str | None) -> list[str]:
 def _table(found: Sequence[Resolved]) -> Table:
     names = list(found[0].reasons)
     table = Table("stage")
-    for heading in ("cases", "ranks", *names, "MiB a GPU"):
+    for heading in ("cases", "ranks", *names, "MiB a rank"):
         table.add_column(heading, justify="right")
     table.add_column("largest tensor")
     for stage in dict.fromkeys(r.case.stage for r in found):
@@ -134,11 +137,11 @@ def _line(one: Resolved) -> str:
     parts = [", ".join(can)] if can else []
     parts += [f"not {', '.join(names)}: {reason}" for reason, names in cannot.items()]
     ranks = f"{one.footprint.ranks} rank{'s' if one.footprint.ranks > 1 else ''}"
-    return f"{one.case.id}  {ranks}, {one.footprint.mib:.1f} MiB, {one.footprint.largest}; {'; '.join(parts)}"
+    return f"{one.case.id}  {ranks}, {one.footprint.mib:.1f} MiB a rank, {one.footprint.largest}; {'; '.join(parts)}"
 
 
-def _command(arguments: Arguments, options: Sequence[str], keyword: str | None, start: str = "python") -> str:
-    words = ["validate", "numerics", "--profile", arguments.profile, *options]
+def _command(arguments: Arguments, profile: Profile, options: Sequence[str], keyword: str | None, start: str = "python") -> str:
+    words = ["validate", "numerics", "--profile", arguments.profile, "--seeds", str(profile.seeds), *options]
     if arguments.vllm_src:
         words += ["--vllm-src", arguments.vllm_src]
     if keyword is not None:

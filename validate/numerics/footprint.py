@@ -53,7 +53,7 @@ class Footprint:
 
     @property
     def mib(self) -> float:
-        """MiB a GPU: inputs, outputs and buffers of one rank."""
+        """MiB a rank: inputs, outputs and buffers. Where one GPU computes all ranks, it holds as much for each."""
         return sum(piece.bytes for piece in self.pieces) / MIB
 
     @property

@@ -1,8 +1,9 @@
 """Engine arguments from a file, or from the command line that a user would give to ``vllm serve``."""
 
 import json
+import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,16 @@ SHORT = {
     "-O": "optimization_level",
 }
 SWITCHES = {name for name, known in Engine.model_fields.items() if known.annotation is bool}
+LISTS = {"cudagraph_capture_sizes", "kv_cache_dtype_skip_layers"}  # all words that follow are theirs
+LONG = {f"--{name.replace('_', '-')}": name for name in Engine.model_fields}
+# vLLM has two words for a switch's opposite (vllm/utils/argparse_utils.py).
+OFF = {option.replace("--", "--no-", 1): name for option, name in LONG.items() if name in SWITCHES}
+OFF |= {option.replace("--enable-", "--disable-"): name for option, name in LONG.items() if option.startswith("--enable-")}
+OPTIONS = SHORT | LONG | OFF
 
 
 def from_file(path: Path) -> dict[str, Any]:
-    """The arguments in a TOML or JSON file, dashes in their names as underscores."""
+    """The arguments in a TOML or JSON file; names may have dashes. What is not known here keeps its name."""
     try:
         text = path.read_text(encoding="utf-8")
         found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
@@ -35,57 +42,109 @@ def from_file(path: Path) -> dict[str, Any]:
         raise InputError(f"malformed engine arguments {path}: {error}") from error
     if not isinstance(found, dict):
         raise InputError(f"malformed engine arguments {path}: a table of arguments is wanted")
-    return {name.replace("-", "_"): value for name, value in found.items()}
+    return {LONG.get(f"--{name.replace('_', '-')}", name): value for name, value in found.items()}
 
 
 def from_words(words: Sequence[str]) -> dict[str, Any]:
-    """The arguments on a command line: ``--name value``, ``--name=value``, ``--switch``, ``--no-switch``, ``--name.key value``.
+    """The arguments on a command line, read as vLLM's parser reads them.
 
-    A leading ``vllm serve`` and the model's name are passed over. Values are JSON where they can be.
+    ``--name value``, ``--name=value``, ``--switch``, ``--no-switch``, ``--name.key value``; a name may be cut short where
+    only one option is meant. A leading ``vllm serve`` and the model's name are passed over. Values are JSON where they can
+    be. Options that are not known here keep the name by which they are given, with its dashes.
     """
     left = list(words)
-    while left and not left[0].startswith("-"):
-        left.pop(0)
+    for word in ("vllm", "serve"):
+        if left[:1] == [word]:
+            left.pop(0)
     found: dict[str, Any] = {}
+    by_key: dict[str, dict[str, Any]] = {}
+    models: list[str] = []
     while left:
         word = left.pop(0)
-        name, equals, value = word.partition("=")
-        if name.startswith("-O") and len(name) > 2:  # -O3
-            name, equals, value = "-O", "=", name[2:]
+        if not _is_option(word):
+            models.append(word)
+            continue
+        given, equals, value = word.partition("=")
+        if given.startswith("-O") and len(given) > 2:  # -O3
+            given, equals, value = "-O", "=", given[2:]
+        if given == "--config":
+            raise InputError("--config is not read here: put its arguments into a TOML or JSON file, or on this line")
+        first, *keys = given.split(".")
+        option = _meant(first)
         values = [value] if equals else []
-        while not equals and left and not _is_option(left[0]):
+        while not equals and left and not _is_option(left[0]) and len(values) < _most(option, keys):
             values.append(left.pop(0))
-        _set(found, name, values)
-    if "config" in found:
-        raise InputError("--config is not read here: put its arguments into a TOML or JSON file, or on this line")
+        if option is None:
+            found[given] = values
+        elif keys:
+            _update(by_key.setdefault(OPTIONS[option], {}), _nested(given, keys, values))
+        else:
+            found[OPTIONS[option]] = _given(option, values)
+    if len(models) > 1:
+        raise InputError(f"'{models[1]}' follows no option that takes it, and the model is '{models[0]}'")
+    for name, inner in by_key.items():  # in vLLM, too, they replace what is given as a whole
+        if not isinstance(found.get(name, {}), dict):
+            raise InputError(f"--{name.replace('_', '-')} is '{found[name]}', which has no keys, and is given by keys, too")
+        found[name] = inner
     return found
+
+
+def not_looked_at(arguments: Mapping[str, Any]) -> list[str]:
+    """The arguments that no finding reads, by the names under which they were given."""
+    return [name for name in arguments if name not in Engine.model_fields]
 
 
 def _is_option(word: str) -> bool:
     return word.startswith("-") and not word[1:2].isdigit()
 
 
-def _set(found: dict[str, Any], option: str, values: list[str]) -> None:
-    first, *keys = option.split(".")
-    name = SHORT.get(first, first.lstrip("-").replace("-", "_"))
-    if name.startswith("no_") and name[3:] in SWITCHES:
-        found[name[3:]] = False
-        return
-    if name in SWITCHES and values:
-        raise InputError(f"{option} takes no value, and '{values[0]}' follows it")
+def _meant(word: str) -> str | None:
+    """The known option that a word names, whole or cut short; None if it names none, or if several begin so."""
+    word = word.replace("_", "-")
+    if word in OPTIONS:
+        return word
+    begun = [option for option in (*LONG, *OFF) if option.startswith(word)] if word[:2] == "--" else []
+    return begun[0] if len(begun) == 1 else None
+
+
+def _most(option: str | None, keys: Sequence[str]) -> float:
+    """How many words can follow an option as its values."""
+    if keys:
+        return 1
+    if option is None or OPTIONS[option] in LISTS:
+        return math.inf
+    return 0 if OPTIONS[option] in SWITCHES else 1
+
+
+def _given(option: str, values: Sequence[str]) -> Any:
+    name = OPTIONS[option]
+    if name in SWITCHES:
+        if values:
+            raise InputError(f"{option} takes no value, and '{values[0]}' is given")
+        return option not in OFF
     if not values:
-        found[name] = True
-        return
-    value = _value(values[0]) if len(values) == 1 else [_value(one) for one in values]
-    if name == "cudagraph_capture_sizes" and not isinstance(value, list):
-        value = [value]
-    if not keys:
-        found[name] = value
-        return
-    inner = found.setdefault(name, {})
-    for key in keys[:-1]:
-        inner = inner.setdefault(key.replace("-", "_"), {})
-    inner[keys[-1].replace("-", "_")] = value
+        raise InputError(f"{option} needs a value")
+    return [_value(one) for one in values] if name in LISTS else _value(values[0])
+
+
+def _nested(given: str, keys: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
+    """What ``--name.key.key value`` says about the name; ``key+`` takes a list with commas."""
+    if not values:
+        raise InputError(f"{given} needs a value")
+    value: Any = values[0].split(",") if given.endswith("+") else _value(values[0])
+    for key in reversed(keys):
+        value = {key.removesuffix("+"): value}
+    return value
+
+
+def _update(known: dict[str, Any], new: dict[str, Any]) -> None:
+    for key, value in new.items():
+        if isinstance(value, dict) and isinstance(known.get(key), dict):
+            _update(known[key], value)
+        elif isinstance(value, list) and isinstance(known.get(key), list):
+            known[key] += value
+        else:
+            known[key] = value
 
 
 def _value(text: str) -> Any:

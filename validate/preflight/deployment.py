@@ -11,9 +11,20 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from validate.errors import InputError
 
 GRAPHS_BY_LEVEL = {0: "NONE", 1: "PIECEWISE", 2: "FULL_AND_PIECEWISE", 3: "FULL_AND_PIECEWISE"}
+GRAPHS_BY_NUMBER = {0: "NONE", 1: "PIECEWISE", 2: "FULL"}
 DTYPES = {"half": "float16", "float": "float32"}  # other names of them
 # What vLLM reads off a draft's name where no method is given, in its order (vllm/config/speculative.py).
 METHODS_BY_NAME = {"eagle-": "eagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark"}
+
+
+class Compilation(BaseModel):
+    """The parts of vLLM's compilation_config that matter here. It wants a list of capture sizes, one size alone, too."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    mode: int | str | None = None
+    cudagraph_mode: int | str | None = None
+    cudagraph_capture_sizes: list[int] | None = None
 
 
 class Engine(BaseModel):
@@ -36,8 +47,8 @@ class Engine(BaseModel):
     enable_lora: bool = False
     enforce_eager: bool = False
     optimization_level: int = Field(default=2, ge=0, le=3)
-    compilation_config: dict[str, Any] = Field(default_factory=dict)
-    cudagraph_capture_sizes: tuple[int, ...] | None = None
+    compilation_config: Compilation = Compilation()
+    cudagraph_capture_sizes: list[int] | None = None
     speculative_config: dict[str, Any] | None = None
     spec_method: str | None = None
     spec_model: str | None = None
@@ -124,15 +135,17 @@ class Deployment:
         e = self.engine
         if e.enforce_eager:
             return "NONE"
-        given = e.compilation_config.get("cudagraph_mode")
-        numbers = {0: "NONE", 1: "PIECEWISE", 2: "FULL"}
-        mode = GRAPHS_BY_LEVEL[e.optimization_level] if given is None else numbers.get(given, str(given).upper())
+        given = e.compilation_config.cudagraph_mode
+        if given is None:
+            mode = GRAPHS_BY_LEVEL[e.optimization_level]
+        else:
+            mode = GRAPHS_BY_NUMBER.get(given, "NONE") if isinstance(given, int) else given.upper()
         return "FULL" if mode.startswith("FULL") else "PIECEWISE" if mode == "PIECEWISE" else "NONE"
 
     @property
     def captured(self) -> tuple[int, ...] | None:
         """Sizes of the CUDA graphs, in rows; None where vLLM chooses them."""
-        given = self.engine.cudagraph_capture_sizes or self.engine.compilation_config.get("cudagraph_capture_sizes")
+        given = self.engine.cudagraph_capture_sizes or self.engine.compilation_config.cudagraph_capture_sizes
         return tuple(given) if given else None
 
     @property

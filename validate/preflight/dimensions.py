@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from validate.errors import InputError
 from validate.model.dimensions import K3
 from validate.preflight.deployment import Deployment
 from validate.preflight.finding import CUTEDSL, Finding
@@ -83,6 +84,8 @@ def findings(d: Deployment) -> Iterator[Finding]:
 def _layers(text: Mapping[str, Any]) -> Iterator[Finding]:
     """Which layers are MLA: config.json counts from 1."""
     attention = text.get("linear_attn_config") or {}
+    if not isinstance(attention, Mapping):
+        raise InputError("malformed model configuration: linear_attn_config is no object")
     kda, mla = attention.get("kda_layers"), attention.get("full_attn_layers")
     wanted = [[n + 1 for n in range(K3.layers) if K3.is_mla(n) is kind] for kind in (False, True)]
     if [kda, mla] != wanted:

@@ -63,7 +63,7 @@ def _unsupported(d: Deployment) -> Iterator[tuple[bool, str, str]]:
     vocabularies = bool(spec and spec.get("use_heterogeneous_vocab"))
     first_runner = d.flag("VLLM_USE_V2_MODEL_RUNNER") is False or vocabularies
     yield first_runner, "the first model runner", "unset VLLM_USE_V2_MODEL_RUNNER, and draft with the target's vocabulary"
-    mode = e.compilation_config.get("mode")
+    mode = e.compilation_config.mode
     compiled = mode == 1 or str(mode).upper() == "STOCK_TORCH_COMPILE"
     yield compiled, "the compilation mode STOCK_TORCH_COMPILE", "leave the mode to vLLM"
     eager = "remove --enforce-eager, and leave cudagraph_mode and the optimization level to vLLM"
