@@ -23,7 +23,7 @@ from validate.paths.vllm import (
     router,
     shared_experts,
 )
-from validate.paths.vllm.adapter import Adapter, Composed, Whole
+from validate.paths.vllm.adapter import Composed, Part, Whole
 from validate.paths.vllm.source import Source
 from validate.records.model import VllmFiles
 
@@ -110,7 +110,7 @@ class Vllm:
             self._on_gpu(call, self._gpu.run)
             return
         adapter = self._adapters[call.stage]
-        assert isinstance(adapter, Adapter)
+        assert isinstance(adapter, Part)
         with np.errstate(all="ignore"):
             adapter.prepare(call, self._source).launch()
 
@@ -121,9 +121,9 @@ class Vllm:
         else:
             self._on_gpu(call, self._gpu.replay)
 
-    def _on_gpu(self, call: Call, way: Callable[[Adapter, Call, Source], None]) -> None:
+    def _on_gpu(self, call: Call, way: Callable[[Part, Call, Source], None]) -> None:
         adapter = self._adapters[call.stage]
-        if isinstance(adapter, Adapter):
+        if isinstance(adapter, Part):
             way(adapter, call, self._source)
         else:
             adapter.compose(call, lambda part, of: way(part, of, self._source), self._source)

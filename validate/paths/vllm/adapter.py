@@ -41,26 +41,26 @@ class Prepared:
 
 
 @runtime_checkable
-class Adapter(Protocol):
-    """One path's kernels of one stage, or of a part of it."""
+class Part(Protocol):
+    """Kernels of a stage, or of a part of it."""
 
     @property
     def step(self) -> tuple[str, ...]:
         """The inputs that differ from step to step; the others are weights."""
 
-    def missing(self, call: Call, source: Source) -> str | None:
-        """Why it cannot run this call, in a few words; None if it can."""
-
     def prepare(self, call: Call, source: Source) -> Prepared:
         """Compiles and binds what the step needs. The call's tensors are where they will be when it runs."""
 
 
-class Whole(Adapter, Protocol):
+class Whole(Part, Protocol):
     """One path's kernels of a whole stage."""
 
     @property
     def needs(self) -> Needs:
         """The machine that they run on."""
+
+    def missing(self, call: Call, source: Source) -> str | None:
+        """Why they cannot run this call, in a few words; None if they can."""
 
     def note(self, call: Call) -> str | None:
         """Which other kernel vLLM itself takes; None if it takes these."""
@@ -69,7 +69,7 @@ class Whole(Adapter, Protocol):
         """Whether a launch waits for other ranks."""
 
 
-Run = Callable[[Adapter, Call], None]  # runs a part of a stage on this process's GPU
+Run = Callable[[Part, Call], None]  # runs a part of a stage on this process's GPU
 
 
 class Composed(Protocol):

@@ -55,9 +55,6 @@ class _Activation:
 
     step = ("gate_up",)
 
-    def missing(self, call: Call, source: Source) -> str | None:
-        return None
-
     def prepare(self, call: Call, source: Source) -> Prepared:
         host, float32 = source.module(module_of(HOST)), importlib.import_module("cutlass").Float32
         i, out = call.inputs, call.outputs["out"]

@@ -14,7 +14,7 @@ from validate.errors import InputError
 from validate.model.call import Call
 from validate.numerics import measure
 from validate.paths import Lost
-from validate.paths.vllm.adapter import Adapter, Prepared
+from validate.paths.vllm.adapter import Part, Prepared
 from validate.paths.vllm.source import Source
 
 DEADLINE = 20.0  # seconds from a launch to its end: stages take microseconds, their first run some seconds
@@ -39,35 +39,35 @@ class Gpu:
         self._host: dict[tuple[int, ...], Tensor] = {}
         self._warm()
 
-    def run(self, adapter: Adapter, call: Call, source: Source) -> None:
+    def run(self, part: Part, call: Call, source: Source) -> None:
         """One launch, with every mailbox full."""
         with _errors_are_verdicts():
-            self._run(adapter, call, source)
+            self._run(part, call, source)
 
-    def replay(self, adapter: Adapter, call: Call, source: Source) -> None:
+    def replay(self, part: Part, call: Call, source: Source) -> None:
         """The replay of a CUDA graph, with mailboxes that are filled by other streams while it runs.
 
         It is captured with other inputs than it is replayed with (zeros, hence null slots, too), so that a value that
         was read at the time of capture shows.
         """
         with _errors_are_verdicts():
-            self._replay(adapter, call, source)
+            self._replay(part, call, source)
 
-    def _run(self, adapter: Adapter, call: Call, source: Source) -> None:
+    def _run(self, part: Part, call: Call, source: Source) -> None:
         there = self._moved(call)
-        prepared = adapter.prepare(there, source)
+        prepared = part.prepare(there, source)
         self._host_side(prepared)
         prepared.launch()
         self._finish(prepared)
         _returned(there, call)
 
-    def _replay(self, adapter: Adapter, call: Call, source: Source) -> None:
+    def _replay(self, part: Part, call: Call, source: Source) -> None:
         there = self._moved(call)
-        prepared = adapter.prepare(there, source)
+        prepared = part.prepare(there, source)
         self._host_side(prepared)
         written = {**there.outputs, **there.buffers}
         before = {name: tensor.clone() for name, tensor in written.items()}
-        step = {name: there.inputs[name] for name in adapter.step if there.inputs[name] is not None}
+        step = {name: there.inputs[name] for name in part.step if there.inputs[name] is not None}
         inputs = {name: tensor.clone() for name, tensor in step.items()}
         prepared.launch()  # everything is compiled and loaded before the capture
         self._finish(prepared)

@@ -55,9 +55,6 @@ class _Around(emulated.SpecializedEmbedding):
 class _Gather:
     step = ("ids",)
 
-    def missing(self, call: Call, source: Source) -> str | None:
-        return None
-
     def prepare(self, call: Call, source: Source) -> Prepared:
         i, out = call.inputs, call.outputs["out"]
         weight = i["shard"].repeat(1, K3.hidden // i["shard"].shape[1])

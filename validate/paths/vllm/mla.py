@@ -85,9 +85,6 @@ class _Query:
 
     step = ("x", "slots")
 
-    def missing(self, call: Call, source: Source) -> str | None:
-        return None
-
     def prepare(self, call: Call, source: Source) -> Prepared:
         host = source.module(module_of(HOST))
         i, cache, query = call.inputs, call.buffers["cache"], call.outputs["query"]
@@ -109,9 +106,6 @@ class _Value:
     """``MlaValue`` as ``compile_core`` and ``PreparedMla.run`` of mla/prepared.py bind it. SM90 and later."""
 
     step = ("latent", "x", "lengths")
-
-    def missing(self, call: Call, source: Source) -> str | None:
-        return None
 
     def prepare(self, call: Call, source: Source) -> Prepared:
         host = source.module(module_of(HOST))

@@ -63,9 +63,6 @@ class _Producer:
 
     step = ("local",)
 
-    def missing(self, call: Call, source: Source) -> str | None:
-        return None
-
     def prepare(self, call: Call, source: Source) -> Prepared:
         host, int32 = source.module(module_of(HOST)), importlib.import_module("cutlass").Int32
         local, weight, out = call.inputs["local"], call.inputs["weight"], call.outputs["partial"]

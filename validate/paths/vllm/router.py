@@ -69,9 +69,6 @@ class _Route:
 
     step = ()
 
-    def missing(self, call: Call, source: Source) -> str | None:
-        return None
-
     def prepare(self, call: Call, source: Source) -> Prepared:
         host, cutlass = source.module(module_of(HOST)), importlib.import_module("cutlass")
         i, rows, box = call.inputs, call.shape["batch"], call.buffers["mailbox"]
