@@ -122,9 +122,16 @@ def test_a_gpu_that_is_too_old_is_a_reason_not_to_run() -> None:
     assert "needs compute capability 9.0" in str(subject.missing(call))
 
 
-def test_a_hopper_profile_asks_the_emulated_subjects_too() -> None:
+def test_a_gpu_profile_asks_its_kernels() -> None:
     asked = subjects.without_gpu(profiles.load("hopper"))
-    assert asked["emulated-default"](judge.build(case_of("kda", batch=1))) is None
+    assert set(asked) == {"vllm-default", "vllm-specialized"}
+    assert asked["vllm-default"](judge.build(case_of("kda", batch=1))) is None
+
+
+def test_a_gpu_profile_with_an_unknown_subject_is_refused() -> None:
+    profile = profiles.load("hopper").model_copy(update={"subjects": ("vllm-special",)})
+    with pytest.raises(InputError, match="unknown subject 'vllm-special'"):
+        subjects.without_gpu(profile)
 
 
 def test_a_start_by_torchrun_is_refused_where_nothing_runs_over_several_ranks(monkeypatch: pytest.MonkeyPatch) -> None:

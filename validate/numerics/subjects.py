@@ -58,7 +58,10 @@ def without_gpu(profile: Profile, vllm_src: str | None = None) -> Mapping[str, C
     """
     if profile.runs_on == "emulated":
         return {subject.name: subject.missing for subject in make(profile, vllm_src=vllm_src)}
-    return {name: _asked(name, CAPABILITY[profile.runs_on]) for name in profile.subjects}
+    kinds = {name: _kind_and_path(name) for name in profile.subjects}
+    capability = CAPABILITY[profile.runs_on]
+    # The kernels: beside them the others are emulated.
+    return {name: _asked(path, capability) for name, (kind, path) in kinds.items() if kind == "vllm"}
 
 
 def sound_and_faulty(names: Iterable[str]) -> list[Subject]:
@@ -82,9 +85,7 @@ class _RunsVllm(Protocol):
 
 
 def _named(name: str, planted: faults.Fault | None, vllm_src: str | None, *, interpreted: bool) -> Subject:
-    kind, _, path = name.partition("-")
-    if path not in ("default", "specialized") or kind not in ("emulated", "vllm"):
-        raise InputError(f"unknown subject '{name}': there are emulated- and vllm-, each with default and specialized")
+    kind, path = _kind_and_path(name)
     if kind == "vllm":
         if interpreted:
             raise InputError(f"{name} in an emulated profile: name vLLM's sources by --vllm-src instead")
@@ -94,10 +95,14 @@ def _named(name: str, planted: faults.Fault | None, vllm_src: str | None, *, int
     return Emulated(path)
 
 
-def _asked(name: str, capability: tuple[int, int]) -> Callable[[Call], str | None]:
+def _kind_and_path(name: str) -> tuple[str, str]:
     kind, _, path = name.partition("-")
-    if kind != "vllm" or path not in ("default", "specialized"):
-        return _named(name, None, None, interpreted=False).missing
+    if path not in ("default", "specialized") or kind not in ("emulated", "vllm"):
+        raise InputError(f"unknown subject '{name}': there are emulated- and vllm-, each with default and specialized")
+    return kind, path
+
+
+def _asked(path: str, capability: tuple[int, int]) -> Callable[[Call], str | None]:
     from validate.paths.vllm import source, unable
 
     nowhere = source.Source(Path())
