@@ -63,6 +63,14 @@ def vllm_sources(session: nox.Session) -> None:
         session.warn(f"no {VLLM}: the tests that need its sources are skipped ({SOURCES} may name them)")
 
 
+def has_vllm(session: nox.Session) -> bool:
+    """Whether the tool finds vLLM without a download: it is named, or installed in the interpreter that is there."""
+    if any(argument.startswith("--vllm-src") for argument in session.posargs):
+        return True
+    look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
+    return CURRENT and subprocess.run(["python", "-c", look]).returncode == 0
+
+
 def kernel_files(session: nox.Session) -> None:
     """Two packages of which vLLM's kernels import one file each; what else they depend on is not needed."""
     if not CURRENT:
@@ -81,7 +89,8 @@ def numerics(session: nox.Session) -> None:
 def build(session: nox.Session) -> None:
     setup(session, "[build]")
     kernel_files(session)
-    vllm_sources(session)
+    if not has_vllm(session):
+        vllm_sources(session)
     tool(session, "validate", "build", *session.posargs)
 
 

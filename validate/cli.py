@@ -148,8 +148,10 @@ def preflight(
 
 @app.command()
 def build(
-    vllm_src: Annotated[Path, typer.Option(envvar="K3_PARITY_VLLM_SRC", help="the folder that holds vllm/, of vLLM 0.33.0")],
     profile: ProfileName = None,
+    vllm_src: Annotated[
+        Path | None, typer.Option(envvar="K3_PARITY_VLLM_SRC", help="the folder that holds vllm/  [default: the installed vLLM]")
+    ] = None,
     arch: Annotated[list[str] | None, typer.Option(help="sm_100a or sm_103a; may be repeated  [default: both]")] = None,
     keyword: Annotated[str | None, typer.Option("-k", help="parts of variants' names, joined by and, or, not")] = None,
     workers: Annotated[int | None, typer.Option("-n", min=1, help="worker processes  [default: cores]")] = None,
@@ -162,13 +164,14 @@ def build(
     from validate.kernels import check
     from validate.kernels.compiling import ARCHITECTURES
     from validate.numerics import display
+    from validate.paths.vllm.source import opened
     from validate.records.provenance import cores
 
     unknown = [name for name in arch or () if name not in ARCHITECTURES]
     if unknown:
         raise InputError(f"unknown architecture {unknown[0]}: there are {' and '.join(ARCHITECTURES)}")
     request = check.Request(
-        root=vllm_src,
+        root=opened(vllm_src).root,
         profile=profiles.load(profile or "cpu"),
         architectures=arch or ARCHITECTURES,
         keyword=keyword,

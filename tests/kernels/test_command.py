@@ -1,5 +1,6 @@
 """``python -m validate build``: what it refuses, that it passes on the original, and that it remembers."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,9 @@ def test_the_original_passes_and_is_remembered(tool: Tool, vllm_source: Path, tm
     assert "| dense_mlp/DenseSitu | 2 | 2 | 0 |" in report
     again = tool(*ONE, "--vllm-src", str(vllm_source))
     assert "2 variants, 2 known, 0 to compile" in again.stdout
+    tool.environment["PYTHONPATH"] += f"{os.pathsep}{vllm_source}"
+    installed = _without_sources(tool)(*ONE)
+    assert "2 variants, 2 known, 0 to compile" in installed.stdout, installed.stderr
     assert "selects none" in tool.refused(*ONE[:6], "no such kernel", *ONE[7:], "--vllm-src", str(vllm_source))
 
 

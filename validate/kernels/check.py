@@ -34,6 +34,8 @@ class Architecture:
     differences: list[golden.Difference] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    other_tools: bool = False
+    other_profile: bool = False
     seconds: float = 0.0
 
     @property
@@ -48,8 +50,14 @@ class Architecture:
 
     @property
     def verdict(self) -> Verdict:
-        """FAIL if a kernel does not compile or is not as recorded."""
-        return Verdict.FAIL if self.failed or self.differences or self.gone else Verdict.PASS
+        """FAIL if a kernel does not compile or is not as recorded; INCONCLUSIVE where something else explains the difference.
+
+        Other tools explain every difference; that golden was recorded for another profile explains variants that it lacks.
+        """
+        unexplained = [d for d in self.differences if not (self.other_profile and d.unknown)] or self.gone
+        if self.failed or (unexplained and not self.other_tools):
+            return Verdict.FAIL
+        return Verdict.INCONCLUSIVE if self.differences or self.gone else Verdict.PASS
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ class Request:
 
 
 def run(request: Request, out: Console) -> int:
-    """The exit code: 0 PASS, 1 FAIL."""
+    """The exit code: 0 PASS, 1 FAIL, 2 INCONCLUSIVE."""
     source = opened(request.root)
     wanted = deployments(request.profile)
     recorded = _possible(request, wanted)
@@ -146,13 +154,20 @@ def _architecture(request: Request, arch: str, wanted: Sequence[Deployment], out
 
 def _compare(found: Architecture, recorded: golden.Golden, made_with: dict[str, str], *, whole: bool) -> None:
     found.differences = golden.compare(recorded.variants, found.compiled)
-    if whole and recorded.made_with["profile"] == made_with["profile"]:
+    other = {name: value for name, value in recorded.made_with.items() if made_with.get(name) != value}
+    profile = other.pop("profile", None)
+    found.other_tools, found.other_profile = any(name in TOOLS for name in other), profile is not None
+    if whole and not found.other_profile:
         found.gone = [name for name in recorded.variants if name not in found.results]
-    found.notes = [
-        f"golden was made with {name} {value}, this run with {made_with.get(name)}: differences may come from that"
-        for name, value in recorded.made_with.items()
-        if name != "profile" and made_with.get(name) != value
-    ]
+    for name, value in other.items():
+        note = f"golden was made with {name} {value}, this run with {made_with.get(name)}: differences may come from that"
+        found.notes.append(f"{note}, so they are not held against the kernels" if name in TOOLS else note)
+    unknown = sum(difference.unknown for difference in found.differences)
+    if unknown and found.other_profile:
+        found.notes.append(
+            f"golden was recorded for profile {profile} and does not know {unknown} of this run's variants: "
+            "they compile, and there is nothing to hold them against"
+        )
 
 
 def _record(found: Architecture) -> dict[str, object]:

@@ -13,6 +13,7 @@ from typing import Any
 from validate.errors import InputError
 from validate.kernels.ptx import DEPENDENCY, OF_THE_WAIT, ORDER
 
+VARIANT = "variant"  # what differs where all of it does
 GOLDEN = Path(__file__).resolve().parents[2] / "golden/kernels"
 
 Fingerprints = Mapping[str, Mapping[str, Any]]  # by variant
@@ -34,6 +35,11 @@ class Difference:
     what: str
     golden: str
     here: str
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it is that golden does not have the variant."""
+        return self.what == VARIANT
 
     def __str__(self) -> str:
         return f"{self.variant}: {self.what}: golden {self.golden}, here {self.here}"
@@ -82,7 +88,7 @@ def compare(golden: Fingerprints, here: Fingerprints) -> list[Difference]:
     found = []
     for variant, fingerprint in here.items():
         if variant not in golden:
-            found.append(Difference(variant, "variant", "does not know it", "compiled"))
+            found.append(Difference(variant, VARIANT, "does not know it", "compiled"))
             continue
         recorded = golden[variant]
         names = [name for name in {**recorded, **fingerprint} if recorded.get(name) != fingerprint.get(name)]

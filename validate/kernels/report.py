@@ -10,8 +10,18 @@ from validate.verdict import Verdict
 if TYPE_CHECKING:
     from validate.kernels.check import Architecture
 
-# Kernels whose real code ran on a GPU, and where that is recorded.
-RAN = {"attn_res/ClusterAttnRes": "on an H200 (golden/h200)", "kda/KdaSplit": "on an H200 (golden/h200)"}
+# Kernels whose real code ran on a GPU, as golden/hopper records it: which of their variants.
+H200 = {
+    "attn_res/ClusterAttnRes": "",
+    "dense_mlp/DenseSitu": "",
+    "embedding/EmbeddingGather": "",
+    "input_projection/CuteSkinnyGemm": "1 and 2 rows",
+    "kda/KdaSplit": "",
+    "mla/MlaQuery": "scalar variants",
+    "mla/MlaValue": "",
+    "o_proj/OprojProducer": "two-shot stores",
+    "router/RouteSitu": "",
+}
 NOT_COMPILED = (
     "attention over the cache: tokenspeed_mla's kernel and FlashInfer's trtllm-gen, packages of their own, not vLLM's files",
     "all-reduces of the embedding and the dense MLP: NCCL or vLLM's compiled extension",
@@ -58,8 +68,14 @@ def _kernels(found: "Architecture") -> list[list[object]]:
         span = f"{min(registers)} to {max(registers)}" if registers else ""
         differ = sum(name in differing for name in names)
         needs = "GB300 or B200" if any(_needs_blackwell(result) for result in compiled) else ""
-        rows.append([kernel, len(names), len(compiled), differ, span, stack, RAN.get(kernel, "no"), needs])
+        rows.append([kernel, len(names), len(compiled), differ, span, stack, _ran(kernel), needs])
     return rows
+
+
+def _ran(kernel: str) -> str:
+    if kernel not in H200:
+        return "no"
+    return f"on an H200{f', {H200[kernel]}' if H200[kernel] else ''} (golden/hopper)"
 
 
 def _needs_blackwell(result: dict[str, object]) -> bool:
