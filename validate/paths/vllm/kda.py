@@ -1,7 +1,8 @@
 """KDA by vLLM's own kernels.
 
 Default: ``causal_conv1d_update``, the packed decode or verify recurrence and the gated norm, in Triton, as at TP 16;
-specialized: ``PreparedKda``, one kernel in CuTe DSL.
+specialized: ``PreparedKda``, one kernel in CuTe DSL. Both get the convolution's state in vLLM's default layout, SD: [slot, tap,
+channel] in memory (vLLM 0.33.0, model_executor/layers/mamba/mamba_utils.py ``get_conv_state_layout``).
 """
 
 from types import SimpleNamespace
@@ -53,9 +54,13 @@ class DefaultKda:
         verify = imported(source, KDA, "fused_recurrent_kda")
         gated_norm = imported(source, GATED_NORM, "rms_norm_gated")
         heads, dim = i["a_log"].numel(), i["norm"].numel()
+        conv = call.buffers["conv"].transpose(1, 2)
+        taps_first = torch.empty(conv.shape, dtype=conv.dtype, device=conv.device)
         starts = torch.arange(0, len(i["x"]) + 1, q, dtype=torch.int32, device=i["x"].device)
 
         def launch() -> None:
+            taps_first.copy_(conv)
+            cache = taps_first.transpose(1, 2)
             attended = torch.zeros(1, len(i["x"]), heads, dim, dtype=i["x"].dtype, device=i["x"].device)
             convolved = torch.zeros_like(i["x"])
             taps = {
@@ -73,14 +78,15 @@ class DefaultKda:
                 "out": attended,
             }
             if q == 1:
-                convolve(i["x"], call.buffers["conv"], i["conv_weight"], None, **taps)
+                convolve(i["x"], cache, i["conv_weight"], None, **taps)
                 decode(mixed_qkv=convolved, state_indices=i["slots"][:, 0].contiguous(), **recurrence)
             else:
                 taps |= {"num_accepted_tokens": i["accepted"], "query_start_loc": starts, "max_query_len": q}
-                convolve(i["x"], call.buffers["conv"], i["conv_weight"], None, **taps)
+                convolve(i["x"], cache, i["conv_weight"], None, **taps)
                 query, key, value = (part.view(attended.shape) for part in convolved.split(heads * dim, -1))
                 recurrence |= {"cu_seqlens": starts, "ssm_state_indices": i["slots"], "num_accepted_tokens": i["accepted"]}
                 verify(q=query, k=key, v=value, **recurrence)
+            conv.copy_(taps_first)
             gate = i["gate"].view(attended.shape[1:])
             normed = gated_norm(attended[0], gate, i["norm"], None, "sigmoid", eps=i["norm_eps"])
             call.outputs["out"].copy_(normed.view(len(i["x"]), -1))
@@ -124,17 +130,21 @@ class SpecializedKda:
             gate_lower_bound=i["lower_bound"],
         )
         policies = {rows: (pitch, gate_mode(heads, rows))} if q == 1 else {(rows // q, q): (pitch, int(heads == 12))}
-        caches = (call.buffers["conv"], call.buffers["state"])
-        kernel = imported(source, PREPARED_KDA, "PreparedKda")(attention, policies, True).prepare_caches(caches)
+        conv = call.buffers["conv"].transpose(1, 2)
+        taps_first = torch.empty(conv.shape, dtype=conv.dtype, device=conv.device)
+        caches = (taps_first, call.buffers["state"])
+        kernel = imported(source, PREPARED_KDA, "PreparedKda")(attention, policies, False).prepare_caches(caches)
         projected = torch.zeros(rows, pitch, dtype=i["x"].dtype, device=i["x"].device)
         packed = projected[:, : 4 * heads * dim + dim + heads]
 
         def launch() -> None:
+            taps_first.copy_(conv)
             packed.copy_(torch.cat([i["x"], i["gate"], i["f_a"], i["beta"]], 1))
             if q == 1:
                 kernel.run(projected, call.outputs["out"], caches=caches, slots=i["slots"][:, 0])
             else:
                 kernel.run(projected, call.outputs["out"], caches=caches, slots=i["slots"], accepted=i["accepted"])
+            conv.copy_(taps_first)
 
         return Prepared(launch)
 
