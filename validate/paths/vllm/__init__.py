@@ -110,7 +110,7 @@ class Vllm:
             self._on_gpu(call, self._gpu.run)
             return
         adapter = self._adapters[call.stage]
-        assert isinstance(adapter, Part)
+        assert isinstance(adapter, Whole)
         with np.errstate(all="ignore"):
             adapter.prepare(call, self._source).launch()
 
@@ -123,7 +123,7 @@ class Vllm:
 
     def _on_gpu(self, call: Call, way: Callable[[Part, Call, Source], None]) -> None:
         adapter = self._adapters[call.stage]
-        if isinstance(adapter, Part):
+        if isinstance(adapter, Whole):
             way(adapter, call, self._source)
         else:
-            adapter.compose(call, lambda part, of: way(part, of, self._source), self._source)
+            adapter.compose(call, lambda part, of: way(part, of, self._source))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from torch import Tensor
 
@@ -40,7 +40,6 @@ class Prepared:
     mailboxes: tuple[Tensor, ...] = ()
 
 
-@runtime_checkable
 class Part(Protocol):
     """Kernels of a stage, or of a part of it."""
 
@@ -52,41 +51,52 @@ class Part(Protocol):
         """Compiles and binds what the step needs. The call's tensors are where they will be when it runs."""
 
 
-class Whole(Part, Protocol):
-    """One path's kernels of a whole stage."""
-
-    @property
-    def needs(self) -> Needs:
-        """The machine that they run on."""
-
-    def missing(self, call: Call, source: Source) -> str | None:
-        """Why they cannot run this call, in a few words; None if they can."""
-
-    def note(self, call: Call) -> str | None:
-        """Which other kernel vLLM itself takes; None if it takes these."""
-
-    def polls(self, call: Call) -> bool:
-        """Whether a launch waits for other ranks."""
-
-
 Run = Callable[[Part, Call], None]  # runs a part of a stage on this process's GPU
 
 
-class Composed(Protocol):
-    """A stage of which vLLM's kernels run here in part: the rest, between and around them, is emulated."""
+class Adapter:
+    """One path's kernels of one stage. What most stages have in common: SM90 or later, one rank, nothing to wait for."""
 
-    @property
-    def needs(self) -> Needs:
-        """The machine that its kernels run on."""
+    needs = Needs(capability=(9, 0))
 
     def missing(self, call: Call, source: Source) -> str | None:
-        """Why it cannot run this call, in a few words; None if it can."""
+        """Why they cannot run this call, in a few words; None if they can."""
+        raise NotImplementedError
 
-    def note(self, call: Call) -> str:
-        """Which parts are vLLM's and which are emulated."""
+    def note(self, call: Call) -> str | None:
+        """What of the stage is emulated, or which other kernel vLLM itself takes; None if it takes these, and no other."""
+        return None
 
     def polls(self, call: Call) -> bool:
-        """Whether a part waits for other ranks."""
+        """Whether a launch waits for other ranks."""
+        return False
 
-    def compose(self, call: Call, run: Run, source: Source) -> None:
+
+class Whole(Adapter):
+    """Kernels of a whole stage: its only part."""
+
+    step: tuple[str, ...]
+
+    def prepare(self, call: Call, source: Source) -> Prepared:
+        """As ``Part.prepare``; ``reference.<stage>.reference`` says what the tensors are."""
+        raise NotImplementedError
+
+
+class Composed(Adapter):
+    """A stage of which vLLM's kernels run here in part: the rest, between and around them, is emulated."""
+
+    def compose(self, call: Call, run: Run) -> None:
         """Fills the call's outputs and updates its buffers; ``run`` runs the parts."""
+        raise NotImplementedError
+
+
+class Around:
+    """Mixed into an emulated stage whose methods run vLLM's parts in the places of its own."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+
+def other_rows(call: Call) -> str | None:
+    """Why a call of other rows than its kernels were prepared for does not run; None for those."""
+    return None if call.shape["regime"] == call.shape["batch"] else "a kernel is compiled for the rows that it runs"

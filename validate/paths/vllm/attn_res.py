@@ -3,7 +3,7 @@
 import torch
 
 from validate.model.call import Call
-from validate.paths.vllm.adapter import Needs, Prepared
+from validate.paths.vllm.adapter import Prepared, Whole
 from validate.paths.vllm.entries import ATTN_RES, PREPARED_ATTN_RES, imported
 from validate.paths.vllm.source import Source
 
@@ -11,7 +11,7 @@ from validate.paths.vllm.source import Source
 MOST_SOURCES = 80
 
 
-class DefaultAttnRes:
+class DefaultAttnRes(Whole):
     """``attn_res`` as ``KimiLinearModel`` calls it (vLLM 0.33.0, models/kimi_k3/nvidia/model.py).
 
     The first layer of a block and the first of all pass what would be added as the prefix, without a delta. The final
@@ -19,7 +19,6 @@ class DefaultAttnRes:
     is a sum of prefix and delta in bf16, formed by torch. On SM100 an installed vLLM takes its compiled kernel.
     """
 
-    needs = Needs(capability=(9, 0))
     step = ("delta",)
 
     def missing(self, call: Call, source: Source) -> str | None:
@@ -35,10 +34,6 @@ class DefaultAttnRes:
         """The compiled kernel is there only if vLLM is installed."""
         compiled = hasattr(torch.ops._C, "kimi_k3_attn_res")
         return None if compiled else "Triton's kernel; on SM100 an installed vLLM takes its compiled one"
-
-    def polls(self, call: Call) -> bool:
-        """Never."""
-        return False
 
     def prepare(self, call: Call, source: Source) -> Prepared:
         """``reference.attn_res.reference`` says what the tensors are."""
@@ -75,22 +70,17 @@ class DefaultAttnRes:
         return Prepared(launch)
 
 
-class SpecializedAttnRes:
+class SpecializedAttnRes(Whole):
     """``PreparedAttnRes`` as ``SpecializedDecode`` calls it (vLLM 0.33.0, specialized_decode/runtime/decode.py).
 
     Before attention and at the end of the model; the form before the MLP is fused with the o-projection. SM90 and later.
     """
 
-    needs = Needs(capability=(9, 0))
     step = ("delta",)
 
     def missing(self, call: Call, source: Source) -> str | None:
         """The fused form: it reads all ranks' partials of the o-projection."""
         return "no adapter yet for the form fused with the o-projection, which needs SM100" if call.shape["fused"] else None
-
-    def note(self, call: Call) -> str | None:
-        """None: vLLM takes it."""
-        return None
 
     def polls(self, call: Call) -> bool:
         """A mailbox, until all parts are there."""

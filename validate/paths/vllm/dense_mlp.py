@@ -1,22 +1,19 @@
 """Layer 0's activation by the specialized path's own kernel; the projections, split-K GEMMs by tcgen05, are emulated."""
 
-import importlib
-
 import torch
 from torch import Tensor
 
 from validate.model.call import Call
 from validate.paths import Broken
 from validate.paths.emulated import dense_mlp as emulated
-from validate.paths.vllm.adapter import Needs, Prepared, Run
-from validate.paths.vllm.entries import DENSE, HOST, imported, module_of
+from validate.paths.vllm import binding
+from validate.paths.vllm.adapter import Around, Composed, Prepared, Run
+from validate.paths.vllm.entries import DENSE, imported
 from validate.paths.vllm.source import Source
 
 
-class SpecializedDenseMlp:
+class SpecializedDenseMlp(Composed):
     """``DenseSitu``: SiTU with the native tanh, and zeros where TP 16's down projection is padded. SM90 and later."""
-
-    needs = Needs(capability=(9, 0))
 
     def missing(self, call: Call, source: Source) -> str | None:
         """The kernels exist at two sizes."""
@@ -26,19 +23,12 @@ class SpecializedDenseMlp:
         """Its GEMMs need SM100."""
         return "activation by vLLM; projections emulated"
 
-    def polls(self, call: Call) -> bool:
-        """Never."""
-        return False
-
-    def compose(self, call: Call, run: Run, source: Source) -> None:
+    def compose(self, call: Call, run: Run) -> None:
         """``reference.dense_mlp.reference`` says what the tensors are."""
         _Around(run)(call)
 
 
-class _Around(emulated.SpecializedDenseMlp):
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
+class _Around(Around, emulated.SpecializedDenseMlp):
     def activate(self, gate: Tensor, up: Tensor, beta: float, linear_beta: float) -> Tensor:
         width = gate.shape[1]
         out = torch.full((len(gate), width + -width % 128), float("nan"), dtype=torch.bfloat16)
@@ -56,7 +46,7 @@ class _Activation:
     step = ("gate_up",)
 
     def prepare(self, call: Call, source: Source) -> Prepared:
-        host, float32 = source.module(module_of(HOST)), importlib.import_module("cutlass").Float32
+        host, float32 = binding.host(source), binding.cutlass().Float32
         i, out = call.inputs, call.outputs["out"]
         arch = host.architecture(out.device)
         code = imported(source, DENSE, "_compile_activation")(call.shape["width"], out.shape[1], arch)

@@ -10,15 +10,13 @@ from validate.model.call import Call
 from validate.model.dimensions import K3
 from validate.numerics import measure
 from validate.paths.emulated import embedding as emulated
-from validate.paths.vllm.adapter import Needs, Prepared, Run
+from validate.paths.vllm.adapter import Around, Composed, Prepared, Run
 from validate.paths.vllm.entries import PREPARED_EMBEDDING, module_of
 from validate.paths.vllm.source import Source
 
 
-class SpecializedEmbedding:
+class SpecializedEmbedding(Composed):
     """``PreparedEmbedding`` with a group of one process, whose all-reduce leaves the rank's partial as it is. SM90 and later."""
-
-    needs = Needs(capability=(9, 0))
 
     def missing(self, call: Call, source: Source) -> str | None:
         """The path exists at two sizes."""
@@ -28,19 +26,12 @@ class SpecializedEmbedding:
         """The all-reduce is the framework's, in both paths."""
         return "gather by vLLM; all-reduce emulated"
 
-    def polls(self, call: Call) -> bool:
-        """Never."""
-        return False
-
-    def compose(self, call: Call, run: Run, source: Source) -> None:
+    def compose(self, call: Call, run: Run) -> None:
         """``reference.embedding.reference`` says what the tensors are."""
         _Around(run)(call)
 
 
-class _Around(emulated.SpecializedEmbedding):
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
+class _Around(Around, emulated.SpecializedEmbedding):
     def gather(self, ids: Tensor, shard: Tensor, rank: int, vocab: int, out: Tensor) -> None:
         partial = torch.full((len(ids), K3.hidden), float("nan"), dtype=out.dtype)
         part = Call("embedding", {"rank": rank, "vocab": vocab}, {"ids": ids, "shard": shard}, {}, {}, {"out": partial})

@@ -3,7 +3,6 @@
 From three rows on the path takes a split-K GEMM by tcgen05, which needs SM100.
 """
 
-import importlib
 from functools import cache
 from typing import Any
 
@@ -11,18 +10,18 @@ import torch
 
 from validate.model.call import Call
 from validate.paths.emulated.input_projection import SKINNY_THREADS, SpecializedInputProjection
-from validate.paths.vllm.adapter import Needs, Prepared
-from validate.paths.vllm.entries import HOST, SKINNY, imported, module_of
+from validate.paths.vllm import binding
+from validate.paths.vllm.adapter import Prepared, Whole
+from validate.paths.vllm.entries import SKINNY, imported
 from validate.paths.vllm.source import Source
 
 # Outputs of a block and unrolled steps of K by rows (runtime/providers.py ``SkinnyProjection``).
 OUTPUTS, UNROLL = 4, {1: 1, 2: 2}
 
 
-class SpecializedSkinny:
+class SpecializedSkinny(Whole):
     """``CuteSkinnyGemm`` as ``ShapeDynamicSkinnyGemm`` compiles it for ``SkinnyProjection``. SM90 and later."""
 
-    needs = Needs(capability=(9, 0))
     step = ("x",)
 
     def missing(self, call: Call, source: Source) -> str | None:
@@ -32,17 +31,9 @@ class SpecializedSkinny:
             None if call.shape["regime"] in SKINNY_THREADS else "no adapter yet for its split-K GEMM, which needs SM100"
         )
 
-    def note(self, call: Call) -> str | None:
-        """None: vLLM takes it."""
-        return None
-
-    def polls(self, call: Call) -> bool:
-        """Never."""
-        return False
-
     def prepare(self, call: Call, source: Source) -> Prepared:
         """``reference.input_projection.reference`` says what the tensors are."""
-        host = source.module(module_of(HOST))
+        host = binding.host(source)
         x, weight, out = call.inputs["x"], call.inputs["weight"], call.outputs["projected"]
         code = _compiled(source, *out.shape, x.shape[1])
 
@@ -56,13 +47,9 @@ class SpecializedSkinny:
 
 @cache
 def _compiled(source: Source, rows: int, n: int, k: int) -> Any:
-    host, cute, cutlass = (
-        source.module(module_of(HOST)),
-        importlib.import_module("cutlass.cute"),
-        importlib.import_module("cutlass"),
-    )
+    host = binding.host(source)
     kernel = imported(source, SKINNY, "CuteSkinnyGemm")(
-        element_type=cutlass.BFloat16,
+        element_type=binding.cutlass().BFloat16,
         num_rows=rows,
         block_size=SKINNY_THREADS[rows],
         outputs_per_block=OUTPUTS,
@@ -73,5 +60,4 @@ def _compiled(source: Source, rows: int, n: int, k: int) -> Any:
         static_k=k,
     )
     out = host.fake((rows, n), None, torch.bfloat16)
-    stream = importlib.import_module("cutlass.cute.runtime").make_fake_stream()
-    return cute.compile(kernel, host.fake((rows, k)), host.fake((n, k)), out, out, stream)
+    return binding.compiled(kernel, host.fake((rows, k)), host.fake((n, k)), out, out)

@@ -11,7 +11,7 @@ import torch
 
 from validate.model.call import Call
 from validate.model.dimensions import K3
-from validate.paths.vllm.adapter import Needs, Prepared
+from validate.paths.vllm.adapter import Prepared, Whole, other_rows
 from validate.paths.vllm.entries import CONVOLUTION, GATED_NORM, KDA, PREPARED_KDA, imported
 from validate.paths.vllm.source import Source
 
@@ -20,7 +20,7 @@ from validate.paths.vllm.source import Source
 MOST_BLOCKS, MOST_VERIFY_BLOCKS = 400, 800
 
 
-class DefaultKda:
+class DefaultKda(Whole):
     """``_forward`` of models/kimi_k3/nvidia/kda.py (vLLM 0.33.0) for a batch of decode or of verify requests.
 
     The gate's projection is a bf16 linear layer, hence torch's. vLLM gives padded slots the null slot; the convolution
@@ -28,7 +28,6 @@ class DefaultKda:
     are. The attention output begins as zeros: the verify kernel leaves the later rows of a padded request as they were.
     """
 
-    needs = Needs(capability=(9, 0))
     step = ("x", "gate", "f_a", "beta", "slots", "accepted")
 
     def missing(self, call: Call, source: Source) -> str | None:
@@ -42,10 +41,6 @@ class DefaultKda:
         """At 12 heads and more vLLM takes ``fused_kda_decode``, or FlashInfer's kernels, if they are there (kda.py)."""
         return "the Triton pair; at TP 8 vLLM takes a compiled kernel" if call.inputs["a_log"].numel() > 6 else None
 
-    def polls(self, call: Call) -> bool:
-        """Never."""
-        return False
-
     def prepare(self, call: Call, source: Source) -> Prepared:
         """``reference.kda.reference`` says what the tensors are."""
         i, q = call.inputs, call.shape["q"]
@@ -55,7 +50,7 @@ class DefaultKda:
         gated_norm = imported(source, GATED_NORM, "rms_norm_gated")
         heads, dim = i["a_log"].numel(), i["norm"].numel()
         conv = call.buffers["conv"].transpose(1, 2)
-        taps_first = torch.empty(conv.shape, dtype=conv.dtype, device=conv.device)
+        taps_first = conv.contiguous()
         starts = torch.arange(0, len(i["x"]) + 1, q, dtype=torch.int32, device=i["x"].device)
 
         def launch() -> None:
@@ -94,27 +89,16 @@ class DefaultKda:
         return Prepared(launch)
 
 
-class SpecializedKda:
+class SpecializedKda(Whole):
     """``PreparedKda`` as ``Attention`` of specialized_decode/runtime/providers.py prepares and calls it. SM90 and later."""
 
-    needs = Needs(capability=(9, 0))
     step = DefaultKda.step
 
     def missing(self, call: Call, source: Source) -> str | None:
         """Other head counts than TP 8's and 16's, and kernels of other sizes than the rows that they run."""
         if call.inputs["a_log"].numel() not in (12, 6):
             return "the specialized path needs 8 or 16 ranks"
-        if call.shape["regime"] != call.shape["batch"]:
-            return "a kernel is compiled for the rows that it runs"
-        return None
-
-    def note(self, call: Call) -> str | None:
-        """None: vLLM takes it."""
-        return None
-
-    def polls(self, call: Call) -> bool:
-        """Never."""
-        return False
+        return other_rows(call)
 
     def prepare(self, call: Call, source: Source) -> Prepared:
         """``reference.kda.reference`` says what the tensors are. The packed row is [q k v, output gate, F_A, beta, padding]."""
@@ -131,7 +115,7 @@ class SpecializedKda:
         )
         policies = {rows: (pitch, gate_mode(heads, rows))} if q == 1 else {(rows // q, q): (pitch, int(heads == 12))}
         conv = call.buffers["conv"].transpose(1, 2)
-        taps_first = torch.empty(conv.shape, dtype=conv.dtype, device=conv.device)
+        taps_first = conv.contiguous()
         caches = (taps_first, call.buffers["state"])
         kernel = imported(source, PREPARED_KDA, "PreparedKda")(attention, policies, False).prepare_caches(caches)
         projected = torch.zeros(rows, pitch, dtype=i["x"].dtype, device=i["x"].device)

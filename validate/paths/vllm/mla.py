@@ -3,7 +3,6 @@
 The cores, tokenspeed's and trtllm-gen's, need SM100. Context parallelism exchanges queries and values by multicast.
 """
 
-import importlib
 from functools import cache
 from typing import Any
 
@@ -12,17 +11,16 @@ from torch import Tensor
 
 from validate.model.call import Call
 from validate.paths.emulated import mla as emulated
-from validate.paths.vllm.adapter import Needs, Prepared, Run
-from validate.paths.vllm.entries import HOST, MLA_QUERY, MLA_VALUE, imported, module_of
+from validate.paths.vllm import binding
+from validate.paths.vllm.adapter import Around, Composed, Prepared, Run, other_rows
+from validate.paths.vllm.entries import MLA_QUERY, MLA_VALUE, imported
 from validate.paths.vllm.source import Source
 
 PACKED = 1536 + 576  # columns of the packed row before the output gate: query latent, key-value latent, key rest
 
 
-class SpecializedMla:
+class SpecializedMla(Composed):
     """The kernels that one GPU runs: the query's up to three rows at TP 8 and five at TP 16 (its tiled form needs SM100)."""
-
-    needs = Needs(capability=(9, 0))
 
     def missing(self, call: Call, source: Source) -> str | None:
         """Calls that the specialized path has not, other kernels' sizes, and shared contexts."""
@@ -31,28 +29,19 @@ class SpecializedMla:
             return reason or "the specialized path needs 8 or 16 ranks"
         if call.shape["dcp"] > 1:
             return "context parallelism exchanges by multicast: it needs all ranks"
-        if call.shape["regime"] != call.shape["batch"]:
-            return "a kernel is compiled for the rows that it runs"
-        return None
+        return other_rows(call)
 
     def note(self, call: Call) -> str:
         """The core is always emulated."""
         return "value by vLLM; query and core emulated" if _tiled(call) else "query and value by vLLM; core emulated"
 
-    def polls(self, call: Call) -> bool:
-        """Never: one rank's share is all that it reads."""
-        return False
-
-    def compose(self, call: Call, run: Run, source: Source) -> None:
+    def compose(self, call: Call, run: Run) -> None:
         """``reference.mla.reference`` says what the tensors are."""
         _Around(run)(call)
 
 
-class _Around(emulated.SpecializedMla):
+class _Around(Around, emulated.SpecializedMla):
     """The emulated stage with vLLM's kernels in the places of its first and its last part."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
 
     def query_and_row(self, call: Call, i: emulated.Inputs) -> tuple[Tensor, Tensor]:
         if _tiled(call):
@@ -86,14 +75,14 @@ class _Query:
     step = ("x", "slots")
 
     def prepare(self, call: Call, source: Source) -> Prepared:
-        host = source.module(module_of(HOST))
+        host = binding.host(source)
         i, cache, query = call.inputs, call.buffers["cache"], call.outputs["query"]
         weights = [i[name] for name in ("q_norm", "kv_norm", "q_b", "w_uk")]
         layouts = tuple(host.layout(w) for w in (*weights, cache))
         code = _compiled_query(source, len(i["x"]), i["w_uk"].shape[0], i["x"].shape[1], layouts)
         bound = [host.to_cute(w, 16) for w in weights]
         scales = [host.to_cute(i[name], 4) for name in ("q_scale_inv", "k_scale_inv")]
-        float32 = importlib.import_module("cutlass").Float32
+        float32 = binding.cutlass().Float32
 
         def launch() -> None:
             ends = (host.to_cute(cache), host.to_cute(i["slots"], 8), *scales, float32(i["eps"]), host.to_cute(query))
@@ -108,7 +97,7 @@ class _Value:
     step = ("latent", "x", "lengths")
 
     def prepare(self, call: Call, source: Source) -> Prepared:
-        host = source.module(module_of(HOST))
+        host = binding.host(source)
         i, out = call.inputs, call.outputs["out"]
         code = _compiled_value(source, len(out), call.shape["q"], i["x"].shape[1], host.layout(i["w_uv"]))
         weight = host.to_cute(i["w_uv"], 16)
@@ -123,15 +112,11 @@ class _Value:
 
 @cache
 def _compiled_query(source: Source, rows: int, heads: int, pitch: int, layouts: tuple[Any, ...]) -> Any:
-    host, cute, cutlass = (
-        source.module(module_of(HOST)),
-        importlib.import_module("cutlass.cute"),
-        importlib.import_module("cutlass"),
-    )
+    host = binding.host(source)
     *weights, cache_spec = (host.fake(shape, stride, dtype) for shape, stride, dtype in layouts)
     scale = host.fake((1,), (1,), torch.float32, 4)
     kernel = imported(source, MLA_QUERY, "MlaQuery")(heads, rows, q_b_cp_async=heads == 12 and rows == 1)
-    return cute.compile(
+    return binding.compiled(
         kernel,
         host.fake((rows, PACKED), (pitch, 1)),
         *weights,
@@ -139,29 +124,23 @@ def _compiled_query(source: Source, rows: int, heads: int, pitch: int, layouts: 
         host.fake((rows,), (1,), torch.int64, 8),
         scale,
         scale,
-        cutlass.Float32(0),
+        binding.cutlass().Float32(0),
         host.fake((rows, heads, 576), None, torch.uint8),
-        _fake_stream(),
     )
 
 
 @cache
 def _compiled_value(source: Source, rows: int, q: int, pitch: int, weight: tuple[Any, ...]) -> Any:
-    host, cute = source.module(module_of(HOST)), importlib.import_module("cutlass.cute")
+    host = binding.host(source)
     heads = weight[0][0]
-    return cute.compile(
+    return binding.compiled(
         imported(source, MLA_VALUE, "MlaValue")(heads, rows, q),
         host.fake((rows, heads, 512)),
         host.fake(*weight),
         host.fake((rows, heads * 128), (pitch, 1)),
         host.fake((rows // q,), (1,), torch.int32, 4),
         host.fake((rows, heads * 128)),
-        _fake_stream(),
     )
-
-
-def _fake_stream() -> Any:
-    return importlib.import_module("cutlass.cute.runtime").make_fake_stream()
 
 
 def _tiled(call: Call) -> bool:

@@ -5,52 +5,40 @@ columns by ordinary stores. The second form runs on one GPU, where the owners' r
 vLLM itself uses the first; the two differ in where they store, not in what.
 """
 
-import importlib
-
 import torch
 from torch import Tensor
 
 from validate.model.call import Call
 from validate.paths.emulated import o_proj as emulated
-from validate.paths.vllm.adapter import Needs, Prepared, Run
-from validate.paths.vllm.entries import HOST, PREPARED_OPROJ, imported, module_of
+from validate.paths.vllm import binding
+from validate.paths.vllm.adapter import Around, Composed, Prepared, Run, other_rows
+from validate.paths.vllm.entries import PREPARED_OPROJ, imported
 from validate.paths.vllm.source import Source
 
 CAPACITY = 64  # rows of a receive slot
 
 
-class SpecializedOproj:
+class SpecializedOproj(Composed):
     """The mma.sync producer: up to 8 rows, at TP 8 up to 16 (above, tcgen05 needs SM100). SM90 and later."""
-
-    needs = Needs(capability=(9, 0))
 
     def missing(self, call: Call, source: Source) -> str | None:
         """Other TP sizes, tcgen05's sizes, and kernels of other sizes than the rows that they run."""
         tp, rows = call.shape["tp"], call.shape["batch"]
-        reason = emulated.SpecializedOproj.missing(call)
+        reason = emulated.SpecializedOproj.missing(call) or other_rows(call)
         if reason:
             return reason
-        if call.shape["regime"] != rows:
-            return "a kernel is compiled for the rows that it runs"
         return None if rows <= (16 if tp == 8 else 8) else "no adapter yet for its tcgen05 producer, which needs SM100"
 
     def note(self, call: Call) -> str:
         """The consumer needs SM100."""
         return "partials by vLLM's producer with two-shot stores; all-reduce and residual emulated"
 
-    def polls(self, call: Call) -> bool:
-        """A producer waits for nobody."""
-        return False
-
-    def compose(self, call: Call, run: Run, source: Source) -> None:
+    def compose(self, call: Call, run: Run) -> None:
         """``reference.o_proj.reference`` says what the tensors are."""
         _Around(run)(call)
 
 
-class _Around(emulated.SpecializedOproj):
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
+class _Around(Around, emulated.SpecializedOproj):
     def partials(self, local: Tensor, weight: Tensor, call: Call) -> Tensor:
         tp = call.shape["tp"]
         partial = torch.full((tp, len(local) // tp, len(weight)), float("nan"), dtype=torch.bfloat16)
@@ -64,7 +52,7 @@ class _Producer:
     step = ("local",)
 
     def prepare(self, call: Call, source: Source) -> Prepared:
-        host, int32 = source.module(module_of(HOST)), importlib.import_module("cutlass").Int32
+        host, int32 = binding.host(source), binding.cutlass().Int32
         local, weight, out = call.inputs["local"], call.inputs["weight"], call.outputs["partial"]
         tp, rows, hidden = out.shape
         k = weight.shape[1]
