@@ -63,9 +63,14 @@ def vllm_sources(session: nox.Session) -> None:
         session.warn(f"no {VLLM}: the tests that need its sources are skipped ({SOURCES} may name them)")
 
 
+def names_sources(session: nox.Session) -> bool:
+    """Whether the arguments name vLLM's sources."""
+    return any(argument.startswith("--vllm-src") for argument in session.posargs)
+
+
 def has_vllm(session: nox.Session) -> bool:
     """Whether the tool finds vLLM without a download: it is named, or installed in the interpreter that is there."""
-    if any(argument.startswith("--vllm-src") for argument in session.posargs):
+    if names_sources(session):
         return True
     look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
     return CURRENT and subprocess.run(["python", "-c", look]).returncode == 0
@@ -80,8 +85,7 @@ def kernel_files(session: nox.Session) -> None:
 @nox.session
 def numerics(session: nox.Session) -> None:
     on_gpu = any(profile in argument for argument in session.posargs for profile in ("hopper", "gb300"))
-    interpreted = any(a.startswith("--vllm-src") for a in session.posargs) and not on_gpu
-    setup(session, "[build]" if on_gpu else "[interpreter]" if interpreted else "")
+    setup(session, "[build]" if on_gpu else "[interpreter]" if names_sources(session) else "")
     tool(session, "validate", "numerics", *session.posargs)
 
 

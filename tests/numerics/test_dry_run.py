@@ -13,7 +13,8 @@ from validate.model.call import Call
 from validate.numerics import dry_run, judge, selection, subjects
 from validate.numerics.case import Case
 from validate.numerics.footprint import MIB, PARTS, footprint, ranks_of
-from validate.records.model import Arguments
+from validate.paths.emulated import Emulated
+from validate.records.model import Arguments, VllmFiles
 
 GB300 = ["gb300-tp8", "gb300-tp16"]
 
@@ -138,3 +139,20 @@ def test_a_start_by_torchrun_is_refused_where_nothing_runs_over_several_ranks(mo
     monkeypatch.setenv("WORLD_SIZE", "16")
     with pytest.raises(InputError, match="no subject of gb300-tp16 runs over several ranks"):
         subjects.refuse_ranks(profiles.load("gb300-tp16"))
+
+
+class Elsewhere(Emulated):
+    """A kernel's subject on a GPU of another kind."""
+
+    def files(self) -> VllmFiles:
+        return VllmFiles(version="0.33.0", commit=None, files={})
+
+    def capability(self) -> tuple[int, int]:
+        return (9, 0)
+
+
+def test_a_gpu_that_is_not_the_profiles_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subjects, "_vllm", lambda path, folder, interpreted: Elsewhere(path))
+    assert subjects.make(profiles.load("hopper"))
+    with pytest.raises(InputError, match=r"gb300-tp16 runs on GPUs of compute capability 10\.3, this one has 9\.0"):
+        subjects.make(profiles.load("gb300-tp16"))

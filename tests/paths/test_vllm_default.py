@@ -175,6 +175,12 @@ def test_other_parameters_are_refused(edited: Edit) -> None:
         interpreted(edited(entries.ATTN_RES, {"block_write_idx: int": "write: int"}))
 
 
+def test_a_parameter_in_front_of_those_that_are_passed_by_position_is_a_difference(edited: Edit) -> None:
+    root = source.opened(edited(entries.PREPARED_OPROJ, {"has_delta, mla, front=False": "has_delta, mla, extra=1, front=False"}))
+    (line,) = (line for line in entries.differences(root, entries.SPECIALIZED["o_proj"]) if "compile_oproj" in line)
+    assert "in another order" in line
+
+
 def test_imports_that_nothing_stands_in_for_are_refused(edited: Edit) -> None:
     with pytest.raises(InputError, match="cannot be loaded"):
         interpreted(edited(entries.ATTN_RES, {"from vllm.platforms import": "from vllm.elsewhere import"}))

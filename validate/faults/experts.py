@@ -92,7 +92,7 @@ class HiddenScaleRule(SpecializedExperts):  # noqa: D101
 )
 class HiddenScaleTooSmall(SpecializedExperts):  # noqa: D101
     def quantise_hidden(self, hidden: Tensor) -> Tensor:
-        rule = floor_exponent if self.tp == 8 else ceil_exponent
+        rule = self.hidden_rule()
         return quantise(hidden, lambda largest: (rule(largest) - 1).clamp_min(0))
 
 
@@ -104,7 +104,7 @@ class HiddenScaleTooSmall(SpecializedExperts):  # noqa: D101
 class HiddenScaleOfFirstWarp(SpecializedExperts):  # noqa: D101
     def quantise_hidden(self, hidden: Tensor) -> Tensor:
         first = hidden.unflatten(1, (-1, 2, 16))[:, :, 0].abs().amax(2)
-        rule = floor_exponent if self.tp == 8 else ceil_exponent
+        rule = self.hidden_rule()
         return quantise(hidden, lambda largest: rule(first[..., None]))
 
 
@@ -139,7 +139,7 @@ class LatentScaleTooLarge(SpecializedExperts):  # noqa: D101
 @fault("experts.hidden-scale-too-large", "hidden scale one above the rule's: small values lose a bit (mutant M20)", subtle=True)
 class HiddenScaleTooLarge(SpecializedExperts):  # noqa: D101
     def quantise_hidden(self, hidden: Tensor) -> Tensor:
-        rule = floor_exponent if self.tp == 8 else ceil_exponent
+        rule = self.hidden_rule()
         return quantise(hidden, lambda largest: rule(largest) + 1)
 
 
@@ -159,7 +159,7 @@ class LatentSubnormalsFlushed(SpecializedExperts):  # noqa: D101
 @fault("experts.hidden-subnormals-flushed", "subnormal E4M3 numbers of the hidden values become zero", subtle=True)
 class HiddenSubnormalsFlushed(SpecializedExperts):  # noqa: D101
     def quantise_hidden(self, hidden: Tensor) -> Tensor:
-        return _flushed(hidden, floor_exponent if self.tp == 8 else ceil_exponent)
+        return _flushed(hidden, self.hidden_rule())
 
 
 @fault(

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from validate.errors import InputError
 from validate.kernels import driverless, golden
-from validate.kernels.compiling import TOOLS, Cache, Compiler, Plan, Result, version
+from validate.kernels.compiling import TOOLS, Cache, Compiler, Plan, Result
 from validate.kernels.deployment import Deployment, deployments
 from validate.kernels.report import render
 from validate.numerics.selection import matches
@@ -79,7 +79,9 @@ def run(request: Request, out: Console) -> int:
     source = opened(request.root)
     wanted = deployments(request.profile)
     recorded = _possible(request, wanted)
-    made_with = {"profile": request.profile.name, "vllm": source.version()[0]} | {name: version(name) for name in TOOLS}
+    made_with = {"profile": request.profile.name, "vllm": source.version()[0]} | {
+        name: provenance.version(name) for name in TOOLS
+    }
     done = []
     for arch in request.architectures:
         done.append(found := _architecture(request, arch, wanted, out))

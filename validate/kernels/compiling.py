@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from importlib import metadata
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from validate.errors import InputError
 from validate.kernels.deployment import Deployment
+from validate.records.provenance import version
 
 ARCHITECTURES = ("sm_100a", "sm_103a")  # B200 and GB200; B300 and GB300
 # The files whose text decides what is compiled, under the folder that holds vllm/.
@@ -139,14 +139,6 @@ class Compiler:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
-
-
-def version(distribution: str) -> str:
-    """Of an installed distribution; "not installed" without it."""
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _sources(root: Path) -> str:

@@ -91,7 +91,7 @@ def commands(cases: Sequence[Case], arguments: Arguments, profile: Profile) -> l
 
 def _imports(profile: Profile, vllm_src: str | None) -> list[str]:
     """Checks vLLM's entry points and imports the modules that the adapters call, as far as they are at hand."""
-    paths = [name.removeprefix("vllm-") for name in profile.subjects if name.startswith("vllm-")]
+    paths = subjects.kernel_paths(profile)
     if not paths:
         return []
     from validate.paths import vllm

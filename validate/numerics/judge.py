@@ -66,16 +66,20 @@ def build(case: Case) -> Call:
 
 
 def judge(case: Case, subjects: Iterable[Subject]) -> list[Judgement]:
-    """Runs every subject on the case. The default path goes first: the others are compared with it.
+    """Builds the case's inputs and runs every subject on them."""
+    return judge_call(build(case), subjects)
+
+
+def judge_call(call: Call, subjects: Iterable[Subject]) -> list[Judgement]:
+    """Runs every subject on the call. The default path goes first: the others are compared with it.
 
     A subject that loses the GPU is the last one: nothing more can be run in this process.
     """
-    call = build(case)
     references = _References(call)
     ordered = sorted(subjects, key=lambda subject: subject.path != "default")
     defaults: dict[str, tuple[str, Call]] = {}  # by kind (emulated, vllm): a subject is compared with its like if it can be
     judgements = []
-    kernels = any(subject.name.startswith("vllm-") for subject in ordered)
+    kernels = any(_kind(subject) == "vllm" for subject in ordered)
     for subject in ordered:
         reason = subject.missing(call)
         if reason is not None:
@@ -95,7 +99,7 @@ def judge(case: Case, subjects: Iterable[Subject]) -> list[Judgement]:
             if isinstance(broken, Lost):
                 return judgements
             continue
-        kind = "vllm" if subject.name.startswith("vllm-") else "emulated"
+        kind = _kind(subject)
         other = defaults.get(kind) or next(iter(defaults.values()), None)
         if subject.path == "default" and kind not in defaults:
             defaults[kind], other = (subject.name, first), None
@@ -180,6 +184,11 @@ def _measure(
             other = (other[0] if expected.replicated else other)[where]
             found += comparison.no_worse(name, value, shared, entry.expected.roundings, other, other_name)
     return found
+
+
+def _kind(subject: Subject) -> str:
+    """Whose like a subject is: vLLM's kernels, or the emulation with its planted faults."""
+    return "vllm" if subject.name.startswith("vllm-") else "emulated"
 
 
 def _stage(name: str) -> ModuleType:

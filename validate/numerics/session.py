@@ -184,7 +184,8 @@ def _not_run(session: Session) -> list[NotRun]:
             key = (line.subject, line.stage, line.missing)
             reasons[key] = reasons.get(key, 0) + 1
     found += [NotRun(what=f"{s} on {n} cases of {stage}", why=why) for (s, stage, why), n in reasons.items()]
-    others = [kind for kind in ("emulated", "hopper", "gb300") if kind != manifest.runs_on]
+    ran = {manifest.runs_on} | {name.partition("-")[0] for name in manifest.subjects}
+    others = [kind for kind in ("emulated", "hopper", "gb300") if kind not in ran]
     why = f"profile {manifest.profile.name} runs {manifest.runs_on} subjects"
     found.append(NotRun(what=" and ".join(others), why=why))
     return found

@@ -35,9 +35,14 @@ def make(profile: Profile, planted: str | None = None, vllm_src: str | None = No
     return [*made, _vllm("default", vllm_src, interpreted=True)] if emulated and vllm_src else made
 
 
+def kernel_paths(profile: Profile) -> list[str]:
+    """The paths that the profile runs by vLLM's kernels. InputError for an unknown subject."""
+    return [path for kind, path in map(_kind_and_path, profile.subjects) if kind == "vllm"]
+
+
 def over_several(profile: Profile) -> bool:
     """Whether a subject of the profile has kernels that run over several ranks."""
-    paths = [name.removeprefix("vllm-") for name in profile.subjects if name.startswith("vllm-")]
+    paths = kernel_paths(profile)
     if not paths:
         return False
     from validate.paths.vllm import ADAPTERS
@@ -58,10 +63,8 @@ def without_gpu(profile: Profile, vllm_src: str | None = None) -> Mapping[str, C
     """
     if profile.runs_on == "emulated":
         return {subject.name: subject.missing for subject in make(profile, vllm_src=vllm_src)}
-    kinds = {name: _kind_and_path(name) for name in profile.subjects}
-    capability = CAPABILITY[profile.runs_on]
     # The kernels: beside them the others are emulated.
-    return {name: _asked(path, capability) for name, (kind, path) in kinds.items() if kind == "vllm"}
+    return {f"vllm-{path}": _asked(path, CAPABILITY[profile.runs_on]) for path in kernel_paths(profile)}
 
 
 def sound_and_faulty(names: Iterable[str]) -> list[Subject]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from validate.model.call import Call
 from validate.numerics import child, judge, plan
 from validate.numerics.case import Case
 from validate.numerics.plugin import LINES, PLAN
@@ -26,7 +27,8 @@ def test_stage(planned: plan.Plan, task: plan.Task, case: Case, request: pytest.
     """Runs the task's subjects on its case, hands over what was measured, and fails if a check did."""
     subjects, emulated = planned.subjects(task), planned.profile.runs_on == "emulated"
     plan_file = request.config.getoption(PLAN)
-    lines = _judged(case, subjects) if emulated else _on_gpu(case, subjects, plan_file, tmp_path)
+    call = judge.build(case)
+    lines = _judged(case, call, subjects) if emulated else _on_gpu(case, call, subjects, plan_file, tmp_path)
     dumped = json.dumps([line.model_dump_json() for line in lines])
     request.node.user_properties.append((LINES, dumped))
     failed = [f"{line.subject} {m.tensor} {m.check}" for line in lines for m in line.failures]
@@ -37,14 +39,13 @@ def test_stage(planned: plan.Plan, task: plan.Task, case: Case, request: pytest.
 _gpu_is_lost = False  # this process's, by a kernel that did not end well: what comes after runs in processes of its own
 
 
-def _judged(case: Case, subjects: Iterable[Subject]) -> list[Line]:
-    return [line_of(case, judgement) for judgement in judge.judge(case, subjects)]
+def _judged(case: Case, call: Call, subjects: Iterable[Subject]) -> list[Line]:
+    return [line_of(case, judgement) for judgement in judge.judge_call(call, subjects)]
 
 
-def _on_gpu(case: Case, subjects: list[Subject], plan_file: Path, scratch: Path) -> list[Line]:
+def _on_gpu(case: Case, call: Call, subjects: list[Subject], plan_file: Path, scratch: Path) -> list[Line]:
     """Emulated subjects stand beside kernels: a case that no kernel runs is not judged."""
     global _gpu_is_lost
-    call = judge.build(case)
     kernels = [subject for subject in subjects if not isinstance(subject, Emulated)]
     reasons = {subject.name: subject.missing(call) for subject in kernels}
     if None not in reasons.values():
@@ -52,7 +53,7 @@ def _on_gpu(case: Case, subjects: list[Subject], plan_file: Path, scratch: Path)
         return [line_of(case, judge.Judgement(name, (), 0.0, reason)) for name, reason in reasons.items()]
     if _gpu_is_lost or any(reasons[kernel.name] is None and kernel.polls(call) for kernel in kernels):
         return child.judged(plan_file, case.id, scratch)
-    lines = _judged(case, subjects)
+    lines = _judged(case, call, subjects)
     _gpu_is_lost = any(m.check == "finished" for line in lines for m in line.failures)
     return lines
 

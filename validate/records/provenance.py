@@ -1,6 +1,5 @@
 """Who ran it: versions, source, commit, machine. Nothing here fails; what cannot be found out is None or unknown."""
 
-import contextlib
 import hashlib
 import os
 import platform
@@ -12,22 +11,24 @@ from pathlib import Path
 from validate.records.model import Machine
 
 PACKAGE = Path(__file__).resolve().parents[1]
+NOT_INSTALLED = "not installed"
 _DISTRIBUTIONS = ("k3-parity", "torch", "numpy", "pydantic", "pytest", "pytest-xdist")
 _COMPILERS = ("triton", "nvidia-cutlass-dsl", "apache-tvm-ffi", "flashinfer-python")  # of vLLM's kernels; where installed
 
 
 def versions() -> dict[str, str]:
     """Python's version and those of the distributions that measurements depend on."""
-    found = {"python": sys.version.split()[0]}
-    for name in _DISTRIBUTIONS:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    for name in _COMPILERS:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+    compilers = {name: version(name) for name in _COMPILERS}
+    found = {"python": sys.version.split()[0]} | {name: version(name) for name in _DISTRIBUTIONS}
+    return found | {name: there for name, there in compilers.items() if there != NOT_INSTALLED}
+
+
+def version(distribution: str) -> str:
+    """Of an installed distribution; "not installed" without it."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return NOT_INSTALLED
 
 
 def source() -> str:

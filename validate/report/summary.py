@@ -11,7 +11,7 @@ from validate.verdict import Verdict
 SHOWN = 20  # failing cases written out; measurements.jsonl holds them all
 _KINDS = {"emulated": "emulated in torch on a CPU", "hopper": "on a Hopper GPU", "gb300": "on GB300"}
 
-_NO_SIGN_OFF = {
+_SIGN_OFF = {
     "emulated": "An emulated run can not sign off a release: no kernel of vLLM was run on a GPU.",
     "hopper": "A Hopper run can not sign off a release: it runs what needs no tensor memory and no multicast, on one GPU.",
     "gb300": "Whole stages by vLLM's kernels: {whole} of {planned} cases. Only a run of all of them can sign off a release.",
@@ -58,8 +58,7 @@ def _head(manifest: Manifest, lines: list[Line]) -> str:
         f"What ran: **{_KINDS[manifest.runs_on]}{also}**. {ran} of {manifest.planned} cases, {judged} judgements, "
         f"subjects {', '.join(manifest.subjects)}; {manifest.profile.seeds} seed(s)."
     )
-    if manifest.runs_on in _NO_SIGN_OFF:
-        text.append(_NO_SIGN_OFF[manifest.runs_on].format(whole=len(whole_cases(lines)), planned=manifest.planned))
+    text.append(_SIGN_OFF[manifest.runs_on].format(whole=len(whole_cases(lines)), planned=manifest.planned))
     return "\n\n".join(text)
 
 

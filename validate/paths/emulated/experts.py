@@ -1,5 +1,6 @@
 """The routed experts as each path computes them, one rank."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
 
@@ -148,7 +149,11 @@ class SpecializedExperts(DefaultExperts):
 
     def quantise_hidden(self, hidden: Tensor) -> Tensor:
         """The largest magnitudes of a block saturate at TP8, where the scale is the exponent's floor."""
-        return quantise(hidden, floor_exponent if self.tp == 8 else ceil_exponent)
+        return quantise(hidden, self.hidden_rule())
+
+    def hidden_rule(self) -> Callable[[Tensor], Tensor]:
+        """From a block's largest magnitude to its scale's exponent."""
+        return floor_exponent if self.tp == 8 else ceil_exponent
 
     def fc2(self, hidden: Tensor, expert: int) -> Tensor:
         """fp32 [n, 3584], one accumulator."""
