@@ -1,17 +1,25 @@
 """Records made by hand, for tests that need no stage to run; the command line; and vLLM's sources."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.support import Tool, line
+from tests.support import Edit, Tool, line
 from validate import profiles
+from validate.paths.vllm import entries
 from validate.records import folder as records
 from validate.records.model import Arguments, Line, Machine, Manifest
 
+# What vLLM's kernel files import from outside their folder, and no adapter calls.
+BESIDE = {
+    "vllm/model_executor/kernels/linear/cute_dsl/skinny_gemm.py",
+    "vllm/third_party/flash_linear_attention/ops/op.py",
+    "vllm/utils/math_utils.py",
+}
 torch.set_num_threads(1)  # a test process a core: more threads would wait for each other
 
 
@@ -27,6 +35,27 @@ def vllm_source() -> Path:
     if not root:
         pytest.skip("vLLM's source is not at hand: set K3_PARITY_VLLM_SRC to an unpacked wheel of 0.33.0")
     return Path(root)
+
+
+@pytest.fixture
+def edited(tmp_path: Path, vllm_source: Path) -> Edit:
+    """Makes a copy of vLLM's kernel files with replacements in one of them."""
+
+    def edit(file: str, replacements: dict[str, str]) -> Path:
+        shutil.copytree(vllm_source / entries.NVIDIA, tmp_path / entries.NVIDIA, ignore=shutil.ignore_patterns("__pycache__"))
+        called = [*entries.DEFAULT.values(), *entries.SPECIALIZED.values()]
+        beside = {entry.file for stage in called for entry in stage} | BESIDE
+        for name in (name for name in beside if not name.startswith(entries.NVIDIA)):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(vllm_source / name, tmp_path / name)
+        text = (tmp_path / file).read_text()
+        for old, new in replacements.items():
+            assert old in text, old
+            text = text.replace(old, new)
+        (tmp_path / file).write_text(text)
+        return tmp_path
+
+    return edit
 
 
 @pytest.fixture

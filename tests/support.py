@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from validate.records.model import Line, Measured
 
 ROOT = Path(__file__).parents[1]
+Edit = Callable[[str, dict[str, str]], Path]  # makes a copy of vLLM's files with replacements in one of them
 SMALL = "kda/tp16-batch1-"  # a few cases of one row
 
 

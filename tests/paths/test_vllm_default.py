@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.paths.conftest import Edit
+from tests.support import Edit
 from tests.support import Tool
 from validate.errors import InputError
 from validate.numerics import judge

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.paths.conftest import Edit
+from tests.support import Edit
 from validate.numerics import judge
 from validate.numerics.case import Case
 from validate.paths.vllm import Vllm, entries, source

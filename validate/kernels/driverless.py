@@ -45,6 +45,10 @@ class _Anything:
 ANYTHING = _Anything()
 
 
+class _Stream(_Anything):
+    cuda_stream = 0
+
+
 class _Bare(MetaPathFinder):
     """Finds single files of installed packages without running the packages' ``__init__``."""
 
@@ -69,13 +73,16 @@ def missing() -> list[str]:
     return [pip for name, pip in wanted.items() if importlib.util.find_spec(name) is None]
 
 
-def prepare(source: Source, arch: str) -> ModuleType:
-    """Puts the stand-ins in place. Returns vLLM's runtime/decode.py, whose ``SpecializedDecode`` can then be built."""
+def prepare(source: Source, arch: str, view: Any = ANYTHING) -> ModuleType:
+    """Puts the stand-ins in place. Returns vLLM's runtime/decode.py, whose ``SpecializedDecode`` can then be built.
+
+    ``view`` stands for ``to_cute``, vLLM's views of tensors for launches: meta tensors have none.
+    """
     sys.meta_path.insert(0, _Bare())
     _torch(arch)
     _compiler()
     primitives: Any = source.module("models.kimi_k3.nvidia.ops.cute_dsl.latent_moe_tail.primitives")
-    primitives.to_cute = lambda *_, **__: ANYTHING  # vLLM's views for launches: meta tensors have none
+    primitives.to_cute = view
     _engine()
     host: Any = source.module(f"{CUTEDSL}.common.host")
     host.tensor_maps = lambda specs, device: torch.empty(128 * len(specs), dtype=torch.uint8, device="meta")
@@ -93,7 +100,7 @@ def prepare(source: Source, arch: str) -> ModuleType:
 
 def deploy(deployment: Deployment) -> None:
     """The ranks that ``SpecializedDecode`` asks for: this process is rank 0 of the deployment's group."""
-    group = SimpleNamespace(world_size=deployment.tp, rank_in_group=0, device_group=None)
+    group = SimpleNamespace(world_size=deployment.tp, rank_in_group=0, device_group=None, all_reduce=lambda tensor: tensor)
     modules: list[Any] = [module for name, module in sys.modules.items() if name.startswith("vllm.")]
     for module in modules:  # that of vllm.distributed, and those that have imported it by name
         for name in ("get_tp_group", "get_dcp_group"):
@@ -122,13 +129,15 @@ def _torch(arch: str) -> None:
     cuda: Any = torch.cuda
     cuda.get_device_capability = lambda *_: (int(digits[:-1]), int(digits[-1]))
     cuda.get_device_properties = lambda *_: SimpleNamespace(multi_processor_count=SMS)
-    cuda.Stream = cuda.Event = ANYTHING
-    cuda.current_stream = lambda *_: SimpleNamespace(cuda_stream=0)
+    cuda.Event = ANYTHING
+    cuda.Stream = cuda.current_stream = lambda *_, **__: _Stream()
+    cuda.stream = lambda _: contextlib.nullcontext()
     torch.accelerator.device_index = lambda *_, **__: contextlib.nullcontext()  # type: ignore[assignment,misc]
     torch.accelerator.synchronize = lambda *_: None
     torch.distributed.barrier = lambda *_, **__: None
     bindings: Any = driver
     bindings.cuCtxGetStreamPriorityRange = lambda: (driver.CUresult.CUDA_SUCCESS, 0, -5)
+    bindings.cuLaunchKernelEx = lambda *_: (driver.CUresult.CUDA_SUCCESS,)
 
 
 def _compiler() -> None:
@@ -157,7 +166,7 @@ def _engine() -> None:
         "vllm.config": {"CUDAGraphMode": ANYTHING, "get_current_vllm_config": lambda: parallel},
         "vllm.forward_context": {"get_forward_context": ANYTHING, "is_forward_context_available": ANYTHING},
         "vllm.model_executor.layers.mamba.mamba_utils": {"is_conv_state_dim_first": lambda: False},
-        "vllm.utils.torch_utils": {"current_stream": lambda: SimpleNamespace(cuda_stream=0)},
+        "vllm.utils.torch_utils": {"current_stream": _Stream},
     }
     for name, attributes in contents.items():
         sys.modules[name] = ModuleType(name)

@@ -101,15 +101,15 @@ class Recorder:
 
 
 def _name(frame: FrameType, kernel: Any) -> str:
-    kind = _kind(kernel)
+    found = kind(kernel)
     file = frame.f_globals["__name__"].rpartition("cutedsl.")[2]
     stage = STAGES.get(file) or STAGES.get(file.rpartition(".")[2], file)
-    skipped = UNNAMED | UNUSED.get(kind, set())
+    skipped = UNNAMED | UNUSED.get(found, set())
     given = {name: value for name, value in _parameters(frame).items() if name not in skipped}
-    if kind == "KdaSplit":  # its compile function takes these from the operands' shapes
+    if found == "KdaSplit":  # its compile function takes these from the operands' shapes
         projected, _, _, convolution = frame.f_locals["specs"][:4]
         given |= {"batch": projected[0][0], "taps": convolution[0][-1]}
-    return f"{stage}/{kind}/" + ",".join(f"{name}={_short(value)}" for name, value in given.items())
+    return f"{stage}/{found}/" + ",".join(f"{name}={_short(value)}" for name, value in given.items())
 
 
 def _parameters(frame: FrameType) -> dict[str, Any]:
@@ -120,7 +120,8 @@ def _parameters(frame: FrameType) -> dict[str, Any]:
     return found | (values[keywords] if keywords else {})
 
 
-def _kind(kernel: Any) -> str:
+def kind(kernel: Any) -> str:
+    """The class of a kernel, and the method if it is one."""
     owner = getattr(kernel, "__self__", None)  # a kernel that is a method: WaveMoeTail.push
     return type(kernel).__name__ if owner is None else f"{type(owner).__name__}.{kernel.__name__}"
 
@@ -137,7 +138,7 @@ def _short(value: Any) -> str:
 
 def _signature(kernel: Any, given: Any) -> str:
     owner = getattr(kernel, "__self__", kernel)
-    text = repr((_kind(kernel), _described(owner), given))
+    text = repr((kind(kernel), _described(owner), given))
     return hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", text).encode()).hexdigest()
 
 

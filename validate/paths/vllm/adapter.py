@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -33,11 +33,14 @@ class Prepared:
     """``launch`` runs the stage on the current stream, as often as it is called, with what the call's tensors then hold.
 
     ``mailboxes`` are the parts [slots, rows, width] of mailboxes that a launch polls: other ranks' writes, which may
-    arrive after it began.
+    arrive after it began. Where this process plays the other ranks, they arrive from other streams; over real ranks they
+    come from there, and ``arm`` brings all mailboxes of this rank into the state in which a step finds them. It is called
+    before every launch, on all ranks, and none launches before all have called it.
     """
 
     launch: Callable[[], None]
     mailboxes: tuple[Tensor, ...] = ()
+    arm: Callable[[], None] | None = None
 
 
 class Part(Protocol):
@@ -87,6 +90,28 @@ class Composed(Adapter):
 
     def compose(self, call: Call, run: Run) -> None:
         """Fills the call's outputs and updates its buffers; ``run`` runs the parts."""
+        raise NotImplementedError
+
+
+class Group(Protocol):
+    """The TP group that a case runs over: a process and a GPU each rank."""
+
+    rank: int
+    size: int
+    process_group: Any  # torch.distributed's, over NCCL: vLLM's symmetric memory meets in it
+
+
+class OverRanks(Adapter):
+    """Kernels of a whole stage that the ranks of a TP group run together, and that write to each other's memory."""
+
+    needs = Needs(capability=(10, 0), ranks=None)
+    step: tuple[str, ...]
+
+    def prepare(self, share: Call, source: Source, group: Group) -> Prepared:
+        """As ``Part.prepare``, on each rank with its share of the call: ``ranks.share`` says what that is.
+
+        All ranks allocate the same symmetric memory in the same order.
+        """
         raise NotImplementedError
 
 
