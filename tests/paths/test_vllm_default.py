@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.support import Edit
-from tests.support import Tool
+from tests.support import Edit, Tool
 from validate.errors import InputError
 from validate.numerics import judge
 from validate.numerics.case import Case

@@ -16,7 +16,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from validate import profiles
@@ -28,8 +27,8 @@ from validate.numerics import judge, selection
 from validate.numerics.case import Case
 from validate.numerics.subjects import CAPABILITY
 from validate.paths import Broken
-from validate.paths.vllm import ADAPTERS, ranks, unable
-from validate.paths.vllm.adapter import Composed, OverRanks, Part, Whole
+from validate.paths.vllm import ADAPTERS, AnyAdapter, choose, ranks
+from validate.paths.vllm.adapter import OverRanks, Part, Whole
 from validate.paths.vllm.source import Source, opened
 from validate.profiles import Profile
 
@@ -64,7 +63,7 @@ class Watch:
         experimental: Any = importlib.import_module("cutlass.cute.experimental")
         cute.compile = experimental.compile = self._compile
 
-    def launches(self, adapter: Whole | Composed | OverRanks, call: Call, deployment: Deployment) -> list[Launch]:
+    def launches(self, adapter: AnyAdapter, call: Call, deployment: Deployment) -> list[Launch]:
         """Those of a stage's adapter with a call of this deployment, as its rank 0."""
         driverless.deploy(deployment)
         driverless.forget()
@@ -168,12 +167,13 @@ def of_adapters(watch: Watch, profile: Profile, keyword: str | None = None) -> I
     """The launches of each case that an adapter of the specialized path can run on GB300; equal sizes once."""
     known = set()
     for case in selection.select(judge.cases(profile), keyword):
-        adapter, sizes = ADAPTERS["specialized"].get(case.stage), (case.stage, *case.sizes.items())
-        if adapter is None or sizes in known:
+        sizes = (case.stage, *case.sizes.items())
+        if case.stage not in ADAPTERS["specialized"] or sizes in known:
             continue
         known.add(sizes)
         call = judge.build(case)
-        if unable("specialized", call, watch.source, CAPABILITY["gb300"]) is None:
+        adapter = choose("specialized", call, watch.source, CAPABILITY["gb300"])
+        if not isinstance(adapter, str):
             tp, shared = case.sizes.get("tp", profile.tp[0]), case.sizes.get("dcp", 1) > 1
             yield case, watch.launches(adapter, call, Deployment(tp, case.sizes.get("q", 1), shared, profile.batches))
 

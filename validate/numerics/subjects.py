@@ -47,7 +47,7 @@ def over_several(profile: Profile) -> bool:
         return False
     from validate.paths.vllm import ADAPTERS
 
-    return any(adapter.needs.ranks != 1 for path in paths for adapter in ADAPTERS[path].values())
+    return any(adapter.needs.ranks != 1 for path in paths for stage in ADAPTERS[path].values() for adapter in stage)
 
 
 def refuse_ranks(profile: Profile) -> None:
@@ -106,10 +106,15 @@ def _kind_and_path(name: str) -> tuple[str, str]:
 
 
 def _asked(path: str, capability: tuple[int, int]) -> Callable[[Call], str | None]:
-    from validate.paths.vllm import source, unable
+    from validate.paths.vllm import choose, source
 
     nowhere = source.Source(Path())
-    return lambda call: unable(path, call, nowhere, capability)
+
+    def ask(call: Call) -> str | None:
+        chosen = choose(path, call, nowhere, capability)
+        return chosen if isinstance(chosen, str) else None
+
+    return ask
 
 
 @cache

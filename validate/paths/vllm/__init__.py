@@ -23,22 +23,24 @@ from validate.paths.vllm import (
     router,
     shared_experts,
 )
-from validate.paths.vllm.adapter import Composed, Part, Whole
+from validate.paths.vllm.adapter import Composed, OverRanks, Part, Whole
 from validate.paths.vllm.source import Source
 from validate.records.model import VllmFiles
 
-ADAPTERS: Mapping[str, Mapping[str, Whole | Composed]] = {
-    "default": {"kda": kda.DefaultKda(), "attn_res": attn_res.DefaultAttnRes()},
+AnyAdapter = Whole | Composed | OverRanks
+# By path and stage. Of several adapters the first that the GPU's capability allows runs what it can.
+ADAPTERS: Mapping[str, Mapping[str, tuple[AnyAdapter, ...]]] = {
+    "default": {"kda": (kda.DefaultKda(),), "attn_res": (attn_res.DefaultAttnRes(),)},
     "specialized": {
-        "embedding": embedding.SpecializedEmbedding(),
-        "attn_res": attn_res.SpecializedAttnRes(),
-        "input_projection": input_projection.SpecializedSkinny(),
-        "kda": kda.SpecializedKda(),
-        "mla": mla.SpecializedMla(),
-        "o_proj": o_proj.SpecializedOproj(),
-        "router": router.SpecializedRouter(),
-        "shared_experts": shared_experts.SpecializedSharedExperts(),
-        "dense_mlp": dense_mlp.SpecializedDenseMlp(),
+        "embedding": (embedding.SpecializedEmbedding(),),
+        "attn_res": (attn_res.SpecializedAttnRes(),),
+        "input_projection": (input_projection.SpecializedSkinny(),),
+        "kda": (kda.SpecializedKda(),),
+        "mla": (mla.SpecializedMla(),),
+        "o_proj": (o_proj.SpecializedOproj(),),
+        "router": (router.SpecializedRouter(),),
+        "shared_experts": (shared_experts.SpecializedSharedExperts(),),
+        "dense_mlp": (dense_mlp.SpecializedDenseMlp(),),
     },
 }
 ENTRIES = {"default": entries.DEFAULT, "specialized": entries.SPECIALIZED}
@@ -59,12 +61,20 @@ def load(path: str, source: Source) -> int:
     return len(files)
 
 
-def unable(path: str, call: Call, source: Source, capability: tuple[int, int] | None) -> str | None:
-    """Why a path's adapters cannot run a call on a GPU of this capability (None: interpreted), or None if they can."""
-    adapter = ADAPTERS[path].get(call.stage)
-    if adapter is None:
-        return "no adapter runs its kernels here"
-    return (adapter.needs.lacking(capability) if capability else None) or adapter.missing(call, source)
+def choose(path: str, call: Call, source: Source, capability: tuple[int, int] | None) -> AnyAdapter | str:
+    """The adapter that runs a call on a GPU of this capability (None: interpreted), or why none does."""
+    lacking: list[str] = []
+    missing: list[str] = []
+    for adapter in ADAPTERS[path].get(call.stage, ()):
+        reason = adapter.needs.lacking(capability) if capability else None
+        if reason is not None:
+            lacking.append(reason)
+            continue
+        reason = adapter.missing(call, source)
+        if reason is None:
+            return adapter
+        missing.append(reason)
+    return next(iter(missing + lacking[::-1]), "no adapter runs its kernels here")
 
 
 class Vllm:
@@ -72,7 +82,7 @@ class Vllm:
 
     def __init__(self, path: str, source: Source) -> None:
         self.path, self.name = path, f"vllm-{path}"
-        self._source, self._adapters = source, ADAPTERS[path]
+        self._source = source
         # A kernel that is loaded while another one polls waits for it, and so for ever. Read when CUDA starts.
         os.environ["CUDA_MODULE_LOADING"] = "EAGER"
         check([path], source)
@@ -94,22 +104,23 @@ class Vllm:
 
     def missing(self, call: Call) -> str | None:
         """Stages without an adapter, GPUs that are too old for it, and calls that it cannot run."""
-        return unable(self.path, call, self._source, self.capability())
+        chosen = self._chosen(call)
+        return chosen if isinstance(chosen, str) else None
 
     def note(self, call: Call) -> str | None:
         """What of a stage is emulated, or not the kernel that a deployment runs."""
-        return self._adapters[call.stage].note(call)
+        return self._adapter(call).note(call)
 
     def polls(self, call: Call) -> bool:
         """Whether its kernels wait for other ranks, and may wait for ever."""
-        return self._gpu is not None and self._adapters[call.stage].polls(call)
+        return self._gpu is not None and self._adapter(call).polls(call)
 
     def run(self, call: Call) -> None:
         """Runs the stage. What overflows in the interpreter does so silently, as on a GPU."""
         if self._gpu is not None:
             self._on_gpu(call, self._gpu.run)
             return
-        adapter = self._adapters[call.stage]
+        adapter = self._adapter(call)
         assert isinstance(adapter, Whole)
         with np.errstate(all="ignore"):
             adapter.prepare(call, self._source).launch()
@@ -122,8 +133,16 @@ class Vllm:
             self._on_gpu(call, self._gpu.replay)
 
     def _on_gpu(self, call: Call, way: Callable[[Part, Call, Source], None]) -> None:
-        adapter = self._adapters[call.stage]
-        if isinstance(adapter, Whole):
-            way(adapter, call, self._source)
-        else:
+        adapter = self._adapter(call)
+        if isinstance(adapter, Composed):
             adapter.compose(call, lambda part, of: way(part, of, self._source))
+        elif isinstance(adapter, Whole):
+            way(adapter, call, self._source)
+
+    def _chosen(self, call: Call) -> AnyAdapter | str:
+        return choose(self.path, call, self._source, self.capability())
+
+    def _adapter(self, call: Call) -> AnyAdapter:
+        chosen = self._chosen(call)
+        assert not isinstance(chosen, str)
+        return chosen
