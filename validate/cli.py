@@ -39,6 +39,7 @@ def numerics(
 ) -> int:
     """Judges every decode stage of both paths against the float64 reference."""
     from validate.numerics import detection, display, session  # not before it is needed: these import torch
+    from validate.paths import group
     from validate.records.model import Arguments
 
     given: dict[str, object] = {"profile": profile, "keyword": keyword, "seeds": seeds, "planted": plant}
@@ -48,6 +49,8 @@ def numerics(
         if resume or faults or plant:
             raise InputError("--dry-run takes none of --resume, --faults and --plant: it resolves the cases of a profile")
         return _dry_run(given, out)
+    if resume is not None and group.size() > 1:
+        return _over_ranks(resume, given, out)
     if resume is not None:
         current = session.resume(resume, workers, out)
         _same(resume, given, current.manifest.arguments.model_dump())
@@ -201,6 +204,25 @@ def _refuse(message: str) -> int:
     if message:  # empty where no command was given: the help is printed then
         print("error:", "\n".join(" ".join(line.split()) for line in message.strip().splitlines()), file=sys.stderr)
     return 3
+
+
+def _over_ranks(folder: Path, given: dict[str, object], out: "Console") -> int:
+    """One of torchrun's processes: rank 0 keeps the record, the others do what it says."""
+    from validate.numerics import over_ranks, session, together
+    from validate.paths import group
+
+    together_with = group.current()
+    assert together_with is not None
+    if together_with.rank > 0:
+        return together.follow(together_with)
+    try:
+        current = session.resume(folder, None, out, keep_errors=over_ranks.restarted())
+        _same(folder, given, current.manifest.arguments.model_dump())
+        chosen = over_ranks.wanted(current, together_with)
+    except InputError:
+        together.refuse(together_with)
+        raise
+    return over_ranks.judge_together(current, together_with, chosen)
 
 
 def _dry_run(given: dict[str, object], out: "Console") -> int:

@@ -135,12 +135,6 @@ def test_a_gpu_profile_with_an_unknown_subject_is_refused() -> None:
         subjects.without_gpu(profile)
 
 
-def test_a_start_by_torchrun_is_refused_where_nothing_runs_over_several_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "16")
-    with pytest.raises(InputError, match="no subject of gb300-tp16 runs over several ranks"):
-        subjects.refuse_ranks(profiles.load("gb300-tp16"))
-
-
 class Elsewhere(Emulated):
     """A kernel's subject on a GPU of another kind."""
 

@@ -57,7 +57,8 @@ class _Collector:
         if carried is not None and report.when == "call":
             lines = [Line.model_validate_json(line) for line in json.loads(str(carried))]
         elif carried is None and report.failed:
-            lines = self._lost(self._tasks[report.nodeid.split("[", 1)[1].rsplit("]", 1)[0]], _reason(report))
+            task = self._tasks[report.nodeid.split("[", 1)[1].rsplit("]", 1)[0]]
+            lines = lost(self._plan, task, self._cases[task.case], _reason(report))
         else:
             return
         try:
@@ -70,11 +71,12 @@ class _Collector:
         """Ctrl-C; xdist ends a hopeless run by a subclass of the same exception."""
         self.interrupted = excinfo.type is KeyboardInterrupt
 
-    def _lost(self, task: Task, error: str) -> list[Line]:
-        case = self._cases[task.case]
-        common: dict[str, Any] = {"case": case.id, "stage": case.stage, "sizes": dict(case.sizes)}
-        common |= {"inputs": case.inputs, "seed": case.seed, "error": error}
-        return [Line(subject=subject.name, **common) for subject in self._plan.subjects(task)]
+
+def lost(plan: Plan, task: Task, case: Case, error: str) -> list[Line]:
+    """The lines of a task that gave no result."""
+    common: dict[str, Any] = {"case": case.id, "stage": case.stage, "sizes": dict(case.sizes)}
+    common |= {"inputs": case.inputs, "seed": case.seed, "error": error}
+    return [Line(subject=subject.name, **common) for subject in plan.subjects(task)]
 
 
 def _reason(report: pytest.TestReport) -> str:

@@ -1,7 +1,7 @@
 """One run from arguments to an exit code: plan, record, judge, report."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from validate.numerics import judge, runner, selection, subjects
 from validate.numerics.case import Case
 from validate.numerics.display import Display
 from validate.numerics.plan import Plan, Task, tasks
+from validate.paths import group
 from validate.profiles import Profile
 from validate.records import folder as records
 from validate.records import provenance
@@ -23,6 +24,9 @@ from validate.verdict import Verdict
 INTERRUPTED = 130  # the shell's exit code for Ctrl-C
 PER_GPU = 8  # worker processes: each holds a context, and compiles; 16 were measured on one H200 (golden/hopper)
 SHOWN = 10  # failing cases printed at the end; summary.md has more
+
+
+Way = Callable[[Plan, Mapping[str, Case], runner.Receive], bool]
 
 
 @dataclass
@@ -37,11 +41,15 @@ class Session:
     lines: list[Line]
     began: float
 
-    def run(self, wanted: Sequence[Task]) -> bool:
-        """Judges the tasks that are not recorded yet; False if Ctrl-C ended it."""
-        known = {(line.case, line.subject) for line in self.lines}
+    def plan(self, wanted: Sequence[Task]) -> Plan:
+        """These tasks with all that a worker must know."""
         arguments = self.manifest.arguments
-        plan = Plan(profile=self.manifest.profile, planted=arguments.planted, vllm_src=arguments.vllm_src, tasks=tuple(wanted))
+        return Plan(profile=self.manifest.profile, planted=arguments.planted, vllm_src=arguments.vllm_src, tasks=tuple(wanted))
+
+    def run(self, wanted: Sequence[Task], way: Way | None = None) -> bool:
+        """Judges the tasks that are not recorded yet, in worker processes or another way; False if Ctrl-C ended it."""
+        known = {(line.case, line.subject) for line in self.lines}
+        plan = self.plan(wanted)
         left = [task for task in wanted if any((task.case, s.name) not in known for s in plan.subjects(task))]
         # A task that was recorded in part is run as a whole: its earlier lines give way.
         again = {(task.case, subject.name) for task in left for subject in plan.subjects(task)}
@@ -56,8 +64,8 @@ class Session:
                 self.lines += lines
                 display.add(lines)
 
-            plan = plan.model_copy(update={"tasks": tuple(left)})
-            return runner.run(plan, {case.id: case for case in self.cases}, self.workers, receive)
+            plan, cases = plan.model_copy(update={"tasks": tuple(left)}), {case.id: case for case in self.cases}
+            return way(plan, cases, receive) if way else runner.run(plan, cases, self.workers, receive)
 
     def close(self, verdict: Verdict, exit_code: int, not_run: Iterable[NotRun], *, ended: bool) -> None:
         """Puts the lines into the plan's order and writes how it ended."""
@@ -73,7 +81,8 @@ class Session:
 
 def start(arguments: Arguments, profile: Profile, output: Path, workers: int | None, out: Console) -> Session:
     """A new run with its folder. Bad arguments raise InputError before a folder is made."""
-    subjects.refuse_ranks(profile)
+    if group.size() > 1:
+        raise InputError("started as one of several processes: they add to a run that was started alone, named by --resume")
     made = subjects.make(profile, arguments.planted, arguments.vllm_src)
     cases = _cases(arguments, profile)
     planted = arguments.planted
@@ -101,8 +110,8 @@ def start(arguments: Arguments, profile: Profile, output: Path, workers: int | N
     return Session(folder, manifest, cases, workers or _workers(manifest), out, [], time.monotonic())
 
 
-def resume(folder: Path, workers: int | None, out: Console) -> Session:
-    """An earlier run, to be continued. Lines that an error or a crash left are measured again."""
+def resume(folder: Path, workers: int | None, out: Console, *, keep_errors: bool = False) -> Session:
+    """An earlier run, to be continued. Lines that an error or a crash left are measured again, unless they are kept."""
     manifest = records.read_manifest(folder)
     made = subjects.make(manifest.profile, manifest.arguments.planted, manifest.arguments.vllm_src)
     for what, then, now in (
@@ -112,7 +121,7 @@ def resume(folder: Path, workers: int | None, out: Console) -> Session:
     ):
         if then != now:
             raise InputError(f"cannot resume {folder}: the {what} differ, {then} then and {now} now; start a new run")
-    lines = [line for line in records.read_lines(folder, mend=True) if line.error is None]
+    lines = [line for line in records.read_lines(folder, mend=True) if line.error is None or keep_errors]
     records.write_lines(folder, lines)
     cases = _cases(manifest.arguments, manifest.profile)
     began = time.monotonic() - (manifest.seconds or 0)

@@ -1,6 +1,5 @@
 """The subjects of a run, made from their names."""
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -48,12 +47,6 @@ def over_several(profile: Profile) -> bool:
     from validate.paths.vllm import ADAPTERS
 
     return any(adapter.needs.ranks != 1 for path in paths for stage in ADAPTERS[path].values() for adapter in stage)
-
-
-def refuse_ranks(profile: Profile) -> None:
-    """Refuses a start by torchrun where nothing runs over several ranks: every process would run every case."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not over_several(profile):
-        raise InputError(f"started as one of several processes, but no subject of {profile.name} runs over several ranks")
 
 
 def without_gpu(profile: Profile, vllm_src: str | None = None) -> Mapping[str, Callable[[Call], str | None]]:

@@ -12,6 +12,10 @@ class Broken(Exception):
         super().__init__(detail)
         self.tensor, self.check, self.count = tensor, check, count
 
+    def __reduce__(self) -> tuple[type["Broken"], tuple[object, ...]]:
+        """It travels from one rank to the others."""
+        return type(self), (self.tensor, self.check, self.count, str(self))
+
 
 class Lost(Broken):
     """A kernel did not end, or not well: nothing more can be run on this process's GPU.
@@ -21,6 +25,10 @@ class Lost(Broken):
 
     def __init__(self, count: int, detail: str) -> None:
         super().__init__("kernel", "finished", count, detail)
+
+    def __reduce__(self) -> tuple[type["Lost"], tuple[object, ...]]:
+        """As its base's, with its own arguments."""
+        return type(self), (self.count, str(self))
 
 
 class Subject(Protocol):
@@ -37,6 +45,9 @@ class Subject(Protocol):
 
     def polls(self, call: Call) -> bool:
         """Whether it waits for something and may wait for ever: then it is judged in a process of its own."""
+
+    def ranks(self, call: Call) -> int:
+        """How many processes run it together, one a GPU; each of them calls ``run`` and ``again`` then."""
 
     def run(self, call: Call) -> None:
         """Fills ``call.outputs`` and updates ``call.buffers`` in place. ``call`` comes from ``Call.fresh``."""

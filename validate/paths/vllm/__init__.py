@@ -11,6 +11,8 @@ import numpy as np
 
 from validate.errors import InputError
 from validate.model.call import Call
+from validate.paths import group
+from validate.paths.group import Group
 from validate.paths.vllm import (
     attn_res,
     dense_mlp,
@@ -20,10 +22,11 @@ from validate.paths.vllm import (
     kda,
     mla,
     o_proj,
+    ranks,
     router,
     shared_experts,
 )
-from validate.paths.vllm.adapter import Composed, OverRanks, Part, Whole
+from validate.paths.vllm.adapter import Composed, OverRanks, Prepared, Whole
 from validate.paths.vllm.source import Source
 from validate.records.model import VllmFiles
 
@@ -43,6 +46,7 @@ ADAPTERS: Mapping[str, Mapping[str, tuple[AnyAdapter, ...]]] = {
         "dense_mlp": (dense_mlp.SpecializedDenseMlp(),),
     },
 }
+BY_TORCHRUN = "torchrun starts it:"  # how the reason begins why what runs over several ranks is missing without it
 ENTRIES = {"default": entries.DEFAULT, "specialized": entries.SPECIALIZED}
 
 
@@ -82,7 +86,7 @@ class Vllm:
 
     def __init__(self, path: str, source: Source) -> None:
         self.path, self.name = path, f"vllm-{path}"
-        self._source = source
+        self._source, self._group = source, group.current()
         # A kernel that is loaded while another one polls waits for it, and so for ever. Read when CUDA starts.
         os.environ["CUDA_MODULE_LOADING"] = "EAGER"
         check([path], source)
@@ -105,7 +109,15 @@ class Vllm:
     def missing(self, call: Call) -> str | None:
         """Stages without an adapter, GPUs that are too old for it, and calls that it cannot run."""
         chosen = self._chosen(call)
-        return chosen if isinstance(chosen, str) else None
+        if isinstance(chosen, str):
+            return chosen
+        ranks = _ranks(chosen, call)
+        started = self._group.size if self._group else 1
+        return None if ranks in (1, started) else f"{BY_TORCHRUN} {ranks} ranks, one a GPU"
+
+    def ranks(self, call: Call) -> int:
+        """One, or all ranks of the call's TP group."""
+        return _ranks(self._adapter(call), call)
 
     def note(self, call: Call) -> str | None:
         """What of a stage is emulated, or not the kernel that a deployment runs."""
@@ -132,12 +144,17 @@ class Vllm:
         else:
             self._on_gpu(call, self._gpu.replay)
 
-    def _on_gpu(self, call: Call, way: Callable[[Part, Call, Source], None]) -> None:
+    def _on_gpu(self, call: Call, way: Callable[..., None]) -> None:
         adapter = self._adapter(call)
         if isinstance(adapter, Composed):
             adapter.compose(call, lambda part, of: way(part, of, self._source))
         elif isinstance(adapter, Whole):
             way(adapter, call, self._source)
+        else:
+            assert self._group is not None
+            mine = ranks.share(call, self._group.rank)
+            way(_OnRank(adapter, self._group), mine, self._source, self._group)
+            ranks.merge(call, mine, self._group.gather)
 
     def _chosen(self, call: Call) -> AnyAdapter | str:
         return choose(self.path, call, self._source, self.capability())
@@ -146,3 +163,18 @@ class Vllm:
         chosen = self._chosen(call)
         assert not isinstance(chosen, str)
         return chosen
+
+
+class _OnRank:
+    """Kernels over ranks as the part that is this process's."""
+
+    def __init__(self, adapter: OverRanks, group: Group) -> None:
+        self._adapter, self._group = adapter, group
+        self.step = adapter.step
+
+    def prepare(self, call: Call, source: Source) -> Prepared:
+        return self._adapter.prepare(call, source, self._group)
+
+
+def _ranks(adapter: AnyAdapter, call: Call) -> int:
+    return adapter.needs.ranks or call.shape["tp"]

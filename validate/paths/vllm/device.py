@@ -3,9 +3,10 @@
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from validate.errors import InputError
 from validate.model.call import Call
 from validate.numerics import measure
 from validate.paths import Lost
+from validate.paths.group import Group
 from validate.paths.vllm.adapter import Part, Prepared
 from validate.paths.vllm.source import Source
 
@@ -22,16 +24,17 @@ SENTINEL = -0x80000000  # the 32-bit word (+0, -0) of an armed mailbox (cutedsl/
 COLUMNS = 1024  # of a mailbox's row that a producer writes at a time
 MOST_CYCLES = 40_000  # that a producer waits before a write: some 20 microseconds
 STREAMS = 4
+T = TypeVar("T")
 CUDA_ERRORS = ("CUDA error", "Triton Error [CUDA]", "cudaError", "CUDA_ERROR_")  # as torch, Triton and CuTe word them
 
 
 class Gpu:
-    """The GPU of this process: that of the pytest-xdist worker, in turn, or the first."""
+    """The GPU of this process: that of torchrun's rank or of the pytest-xdist worker, in turn, or the first."""
 
     def __init__(self) -> None:
         if not torch.cuda.is_available():
             raise InputError("this profile runs vLLM's kernels on a GPU, and torch finds none: use --profile cpu")
-        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        worker = int(os.environ.get("LOCAL_RANK") or os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
         self.device = torch.device("cuda", worker % torch.cuda.device_count())
         torch.cuda.set_device(self.device)
         self.capability = torch.cuda.get_device_capability(self.device)
@@ -39,47 +42,69 @@ class Gpu:
         self._host: dict[tuple[int, ...], Tensor] = {}
         self._warm()
 
-    def run(self, part: Part, call: Call, source: Source) -> None:
-        """One launch, with every mailbox full."""
+    def run(self, part: Part, call: Call, source: Source, group: Group | None = None) -> None:
+        """One launch, with every mailbox full; or of all ranks of a group."""
         with _errors_are_verdicts():
-            self._run(part, call, source)
+            there, prepared = _together(group, lambda: self._prepared(part, call, source))
+            self._launch(prepared, prepared.launch, group)
+            _returned(there, call)
 
-    def replay(self, part: Part, call: Call, source: Source) -> None:
+    def replay(self, part: Part, call: Call, source: Source, group: Group | None = None) -> None:
         """The replay of a CUDA graph, with mailboxes that are filled by other streams while it runs.
 
         It is captured with other inputs than it is replayed with (zeros, hence null slots, too), so that a value that
-        was read at the time of capture shows.
+        was read at the time of capture shows. The ranks of a group start at different times.
         """
         with _errors_are_verdicts():
-            self._replay(part, call, source)
+            self._replay(part, call, source, group)
 
-    def _run(self, part: Part, call: Call, source: Source) -> None:
-        there = self._moved(call)
-        prepared = part.prepare(there, source)
-        self._host_side(prepared)
-        prepared.launch()
-        self._finish(prepared)
-        _returned(there, call)
-
-    def _replay(self, part: Part, call: Call, source: Source) -> None:
-        there = self._moved(call)
-        prepared = part.prepare(there, source)
-        self._host_side(prepared)
+    def _replay(self, part: Part, call: Call, source: Source, group: Group | None) -> None:
+        there, prepared = _together(group, lambda: self._prepared(part, call, source))
         written = {**there.outputs, **there.buffers}
         before = {name: tensor.clone() for name, tensor in written.items()}
         step = {name: there.inputs[name] for name in part.step if there.inputs[name] is not None}
         inputs = {name: tensor.clone() for name, tensor in step.items()}
-        prepared.launch()  # everything is compiled and loaded before the capture
-        self._finish(prepared)
+        self._launch(prepared, prepared.launch, group)  # everything is compiled and loaded before the capture
         for tensor in step.values():
             tensor.zero_()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            prepared.launch()
+        graph = _together(group, lambda: _captured(prepared))
         for name, tensor in step.items():
             tensor.copy_(inputs[name])
         for name, tensor in written.items():
             tensor.copy_(before[name])
+        if group is None:
+            self._delivered(prepared, graph, call)
+        else:
+            wait = random.Random(repr((sorted(call.shape.items()), group.rank))).randrange(MOST_CYCLES)
+            self._launch(prepared, lambda: _late(graph, wait), group)
+        _returned(there, call)
+
+    def _prepared(self, part: Part, call: Call, source: Source) -> tuple[Call, Prepared]:
+        there = self._moved(call)
+        prepared = part.prepare(there, source)
+        self._host_side(prepared)
+        return there, prepared
+
+    def _launch(self, prepared: Prepared, go: Callable[[], None], group: Group | None) -> None:
+        """Launches on every rank, once all are armed; back when all have ended."""
+        if prepared.arm is not None:
+            _together(group, lambda: self._armed_again(prepared))
+
+        def launch() -> None:
+            go()
+            self._finish(prepared)
+
+        _together(group, launch)
+        if prepared.collect is not None:
+            _together(group, prepared.collect)
+
+    def _armed_again(self, prepared: Prepared) -> None:
+        assert prepared.arm is not None
+        prepared.arm()
+        torch.cuda.synchronize()
+
+    def _delivered(self, prepared: Prepared, graph: torch.cuda.CUDAGraph, call: Call) -> None:
+        """Replays with empty mailboxes, which other streams fill meanwhile."""
         full = [box.clone() for box in prepared.mailboxes]
         for box in prepared.mailboxes:
             box.view(torch.int32).fill_(SENTINEL)
@@ -88,7 +113,6 @@ class Gpu:
         graph.replay()
         self._deliver(prepared.mailboxes, full, random.Random(repr((sorted(call.shape.items()), checksum))))
         self._finish(prepared)
-        _returned(there, call)
 
     def _moved(self, call: Call) -> Call:
         def move(value: object) -> object:
@@ -170,6 +194,26 @@ def _errors_are_verdicts() -> Iterator[None]:
         if not any(mark in str(error) for mark in CUDA_ERRORS):
             raise
         raise Lost(1, f"ended in an error: {str(error).splitlines()[0]}") from error
+
+
+def _together(group: Group | None, what: Callable[[], T]) -> T:
+    def run() -> T:
+        with _errors_are_verdicts():
+            return what()
+
+    return run() if group is None else group.together(run)
+
+
+def _captured(prepared: Prepared) -> torch.cuda.CUDAGraph:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        prepared.launch()
+    return graph
+
+
+def _late(graph: torch.cuda.CUDAGraph, cycles: int) -> None:
+    torch.cuda._sleep(cycles)
+    graph.replay()
 
 
 def _store(target: Tensor, source: Tensor) -> None:

@@ -1,0 +1,57 @@
+"""``python -m validate`` with a subject whose output projection runs over ranks: torch and gloo in the place of GPUs.
+
+The environment names a fault and where it strikes: FAULT (lost, dies, raises, wrong), FAULT_CASE, and rank 3.
+"""
+
+import os
+
+import torch
+
+from validate import cli
+from validate.model.call import Call
+from validate.numerics import subjects
+from validate.paths import Lost, group
+from validate.paths.emulated import Emulated
+from validate.paths.vllm import BY_TORCHRUN, ranks
+
+RANKS = 8
+
+
+class OverGloo(Emulated):
+    """Each rank projects its own rows; the partials meet by gloo and are added up on every rank."""
+
+    def missing(self, call: Call) -> str | None:
+        alone = group.size() != RANKS
+        return f"{BY_TORCHRUN} {RANKS} ranks" if call.stage == "o_proj" and alone else super().missing(call)
+
+    def ranks(self, call: Call) -> int:
+        return RANKS if call.stage == "o_proj" else 1
+
+    def run(self, call: Call) -> None:
+        together = group.current()
+        assert together is not None
+        mine = ranks.share(call, together.rank)
+        strikes = together.rank == 3 and os.environ.get("FAULT_CASE") == f"write{call.shape['write']}"
+        fault = os.environ.get("FAULT") if strikes else None
+
+        def strike() -> None:
+            if fault == "lost":
+                raise Lost(7, "did not end within 20 s")
+            if fault == "dies":
+                os._exit(9)
+            if fault == "raises":
+                raise ValueError("no such kernel")
+
+        together.together(strike)
+        batch = call.shape["batch"]
+        partial = (mine.inputs["local"].float() @ mine.inputs["weight"].float().T).bfloat16()[:batch]
+        total = torch.stack(together.gather(partial)).float().sum(0).bfloat16()
+        mine.outputs["delta"][0] = total + 1 if fault == "wrong" else total
+        old = 0 if call.shape["write"] else mine.buffers["prefix"][0].float()
+        mine.buffers["prefix"][0] = (old + total.float()).bfloat16()
+        ranks.merge(call, mine, together.gather)
+
+
+subjects.make = lambda *_, **__: [Emulated("default"), OverGloo("specialized")]
+if __name__ == "__main__":
+    cli.main()

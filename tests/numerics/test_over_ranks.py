@@ -1,0 +1,122 @@
+"""Cases over ranks, by torchrun: eight processes on the CPU, and what becomes of a run when one of them fails."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT, Tool
+from validate.paths import Broken, Lost
+from validate.paths.group import combined
+from validate.paths.vllm import BY_TORCHRUN
+from validate.records import folder as records
+from validate.records.model import Line
+
+KEYWORD = "o_proj/tp8-batch1-regime1- and trained or o_proj/tp8-batch3-regime3- and trained"  # write0 and write1
+SUBJECT = "emulated-specialized"
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose o-projection waits for its ranks."""
+    tool = Tool(tmp_path_factory.mktemp("alone"))
+    done = tool("numerics", "-k", KEYWORD, "-n", "1")
+    assert done.returncode == 0, done.stderr
+    run = next(tool.cwd.glob("runs/*"))
+    waiting = {"missing": f"{BY_TORCHRUN} 8 ranks", "measurements": ()}
+    lines = [line.model_copy(update=waiting if line.subject == SUBJECT else {}) for line in records.read_lines(run)]
+    records.write_lines(run, lines)
+    return run
+
+
+@pytest.fixture
+def run(alone: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    target = tmp_path / "run"
+    target.mkdir()
+    for file in alone.iterdir():
+        (target / file.name).write_bytes(file.read_bytes())
+    return target
+
+
+def over_ranks(run: Path, restarts: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "8", "--max-restarts", str(restarts)]
+    command += ["--standalone", str(ROOT / "tests/numerics/over_gloo.py"), "numerics", "--resume", str(run)]
+    tool = Tool(run.parent)
+    given = tool.environment | {"OMP_NUM_THREADS": "1"} | environment
+    return subprocess.run(command, env=given, cwd=run.parent, capture_output=True, text=True, timeout=240)
+
+
+def own_lines(run: Path) -> Iterator[Line]:
+    return (line for line in records.read_lines(run) if line.subject == SUBJECT)
+
+
+def test_the_ranks_add_to_the_record_and_the_verdict_is_of_the_whole(run: Path) -> None:
+    before = len(records.read_lines(run))
+    done = over_ranks(run)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = list(own_lines(run))
+    assert len(records.read_lines(run)) == before
+    assert lines
+    assert all(line.judged and not line.failures for line in lines)
+    assert {"ranks", "repeatable"} <= {m.check for line in lines for m in line.measurements}
+    after = Tool(run.parent)("numerics", "--resume", str(run))
+    assert after.returncode == 0, after.stdout + after.stderr
+    assert "PASS" in after.stdout
+
+
+def test_a_rank_that_differs_fails(run: Path) -> None:
+    assert over_ranks(run, FAULT="wrong", FAULT_CASE="write0").returncode == 0
+    failed = {m.check for line in own_lines(run) for m in line.failures}
+    assert "ranks" in failed
+    assert Tool(run.parent)("numerics", "--resume", str(run)).returncode == 1
+
+
+def test_a_rank_that_raises_is_an_error_of_the_case_and_the_others_go_on(run: Path) -> None:
+    done = over_ranks(run, FAULT="raises", FAULT_CASE="write0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    errors = [line.error for line in own_lines(run) if line.error]
+    assert errors
+    assert all("rank 3: ValueError: no such kernel" in error for error in errors)
+    assert any(line.measurements for line in own_lines(run))
+
+
+@pytest.mark.parametrize(("fault", "said"), [("lost", "rank 3: did not end within 20 s"), ("dies", "a rank's process ended")])
+def test_a_rank_that_is_lost_is_a_verdict_and_torchrun_goes_on_behind_it(run: Path, fault: str, said: str) -> None:
+    faulty = sum("write0" in line.case for line in own_lines(run))
+    done = over_ranks(run, restarts=faulty, FAULT=fault, FAULT_CASE="write0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for line in own_lines(run):
+        if "write0" in line.case:
+            assert said in (line.error or line.failures[0].detail)
+        else:
+            assert line.measurements
+            assert not line.failures
+
+
+def test_a_run_that_cannot_be_added_to_is_refused_in_one_line(run: Path) -> None:
+    (run / "measurements.jsonl").write_text("{}\n")
+    done = over_ranks(run)
+    assert done.returncode != 0
+    assert "measurements.jsonl, line 1" in done.stderr
+    assert "[rank" not in done.stderr
+
+
+def test_processes_without_a_run_to_add_to_are_refused(tool: Tool) -> None:
+    tool.environment["WORLD_SIZE"] = "16"
+    assert "named by --resume" in tool.refused("numerics", "-k", "kda")
+
+
+def test_what_went_wrong_on_several_ranks_is_said_once() -> None:
+    lost, broken, error = Lost(3, "no end"), Broken("out", "complete", 2, "2 rows"), RuntimeError("no kernel")
+    assert combined([None, None]) is None
+    both = combined([lost, broken, None, error, lost])
+    assert isinstance(both, Lost)
+    assert both.count == 6
+    assert str(both) == "rank 0: no end; rank 1: 2 rows; rank 3: no kernel; rank 4: no end"
+    assert isinstance(combined([broken, error]), RuntimeError)
+    worst = combined([None, broken, broken])
+    assert isinstance(worst, Broken)
+    assert (worst.tensor, worst.check, worst.count) == ("out", "complete", 4)

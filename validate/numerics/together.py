@@ -1,0 +1,130 @@
+"""Cases that all ranks of a group run together, one process a GPU, as torchrun starts them.
+
+Rank 0 leads: it says which case is next, judges and records. All ranks run the subjects that run over ranks, in the same
+order; nothing else of a case is any rank's but the leader's.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from torch import Tensor
+
+from validate.errors import InputError
+from validate.model.call import Call
+from validate.numerics import judge, runner
+from validate.numerics.case import Case
+from validate.numerics.plan import Plan, Task
+from validate.numerics.runner import Receive
+from validate.numerics.test_stages import line_of
+from validate.paths import Broken, Lost, Subject
+from validate.paths.group import Group
+from validate.records.model import Line
+from validate.verdict import Verdict
+
+LOST = 75  # the exit code with which all ranks end when one of them has lost its GPU: torchrun starts them again
+
+
+class Over:
+    """A subject that runs over ranks on one case: what it gave, for the judge. Made on all ranks at the same time."""
+
+    def __init__(self, subject: Subject, call: Call) -> None:
+        self.name, self.path = subject.name, subject.path
+        self.missing, self.note, self.polls, self.ranks = subject.missing, subject.note, subject.polls, subject.ranks
+        self.broken: Broken | None = None
+        self._results: list[Call] = []
+        versions = {name: value._version for name, value in call.inputs.items() if isinstance(value, Tensor)}
+        start = time.perf_counter()
+        first, second = call.fresh(), call.fresh()
+        try:
+            subject.run(first)
+            self._results.append(first)
+            self.seconds = time.perf_counter() - start
+            subject.again(second)
+            self._results.append(second)
+        except Broken as broken:
+            self.broken = broken
+            self.seconds = time.perf_counter() - start
+        self._written = [name for name, version in versions.items() if call.inputs[name]._version != version]
+
+    def run(self, call: Call) -> None:
+        """The first result; inputs that were written are written again, where the judge notices."""
+        for name in self._written:
+            call.inputs[name].copy_(call.inputs[name].clone())
+        self._give(0, call)
+
+    def again(self, call: Call) -> None:
+        """The second."""
+        self._give(1, call)
+
+    def _give(self, number: int, call: Call) -> None:
+        if number == len(self._results):
+            assert self.broken is not None
+            raise self.broken
+        for name in (*call.outputs, *call.buffers):
+            call.written(name).copy_(self._results[number].written(name))
+
+
+def lead(plan: Plan, cases: Mapping[str, Case], group: Group, receive: Receive, begin: Callable[[Task], None]) -> None:
+    """Judges the plan's tasks with all ranks, and tells them when there are no more. ``begin`` is told of each beforehand.
+
+    A case that raises yields lines with ``error``. Where a GPU is lost, every process ends, once the case is recorded.
+    """
+    group.tell(plan)
+    for task in plan.tasks:
+        begin(task)
+        group.tell(task)
+        case, ran = cases[task.case], {}
+        try:
+            call = judge.build(case)
+            ran = _over_ranks(plan, task, call)
+            receive(_judged(plan, task, case, call, ran))
+        except InputError:
+            raise
+        except Exception as error:
+            receive(runner.lost(plan, task, case, f"{type(error).__name__}: {error}"))
+        _leave_if_lost(group, ran)
+    group.tell(None)
+
+
+def refuse(group: Group) -> None:
+    """In the place of ``lead``, where there is nothing to judge."""
+    group.tell(None)
+
+
+def follow(group: Group) -> int:
+    """What every rank but the first does: what it is told, until there is nothing more. Returns the exit code."""
+    plan: Plan | None = group.tell()
+    if plan is None:
+        return Verdict.INVALID.exit_code
+    by_id = {case.id: case for case in judge.cases(plan.profile, {task.case.split("/")[0] for task in plan.tasks})}
+    while (task := group.tell()) is not None:
+        with contextlib.suppress(RuntimeError):  # went wrong on all ranks: the leader says so
+            _leave_if_lost(group, _over_ranks(plan, task, judge.build(by_id[task.case])))
+    return 0
+
+
+def wanted(plan: Plan, task: Task, call: Call, ranks: int) -> bool:
+    """Whether a subject runs this case over so many ranks."""
+    return any(subject.missing(call) is None and subject.ranks(call) == ranks for subject in plan.subjects(task))
+
+
+def _judged(plan: Plan, task: Task, case: Case, call: Call, ran: Mapping[str, Over]) -> list[Line]:
+    lines = []
+    for judgement in judge.judge_call(call, [ran.get(subject.name, subject) for subject in plan.subjects(task)]):
+        own = ran.get(judgement.subject)
+        lines.append(line_of(case, replace(judgement, seconds=own.seconds) if own else judgement))
+    return lines
+
+
+def _over_ranks(plan: Plan, task: Task, call: Call) -> dict[str, Over]:
+    chosen = [subject for subject in plan.subjects(task) if subject.missing(call) is None and subject.ranks(call) > 1]
+    return {subject.name: Over(subject, call) for subject in chosen}
+
+
+def _leave_if_lost(group: Group, ran: Mapping[str, Over]) -> None:
+    if any(isinstance(one.broken, Lost) for one in ran.values()):
+        group.tell()  # the leader has recorded it: torchrun ends all when the first one ends
+        os._exit(LOST)  # an ordinary exit would wait for the kernel
