@@ -17,6 +17,7 @@ from validate.paths.emulated import Emulated
 from validate.records.model import Arguments, VllmFiles
 
 GB300 = ["gb300-tp8", "gb300-tp16"]
+EMULATED = profiles.load("cpu")
 
 
 def case_of(stage: str, tp: int = 16, **sizes: int) -> Case:
@@ -69,26 +70,18 @@ def test_ranks_fit_the_machine_and_are_one_or_the_tp_group(name: str) -> None:
     assert profile.gpus == profile.tp[0]
 
 
-@pytest.mark.parametrize("name", GB300)
-@pytest.mark.parametrize("keyword", [None, "batch1- or batch2-", "mla and q1", "experts"])
-def test_the_commands_select_what_they_say(monkeypatch: pytest.MonkeyPatch, name: str, keyword: str | None) -> None:
-    """As they will be printed when something runs over several ranks."""
-    monkeypatch.setattr(subjects, "over_several", lambda profile: True)
+@pytest.mark.parametrize(("name", "nodes"), [("gb300-tp8", 2), ("gb300-tp16", 4)])
+def test_the_commands_start_one_gpus_cases_then_the_ranks_then_ask_for_the_verdict(name: str, nodes: int) -> None:
     profile = profiles.load(name)
-    every = selection.select(judge.cases(profile), keyword)
-    lines = dry_run.commands(every, Arguments(profile=name, keyword=keyword, seeds=1), profile)
-    commands = [shlex.split(line)[2:] for line in lines if line.startswith("  node")]
-    (plain, *spread) = [selection.select(every, c[c.index("-k") + 1] if "-k" in c else None) for c in commands]
-    assert plain == every
-    several = [case for case in every if ranks_of(case.stage, case.sizes) > 1]
-    assert spread == [several] * (profile.nodes if several else 0)
-
-
-def test_a_start_that_would_be_refused_is_not_printed() -> None:
-    profile = profiles.load("gb300-tp16")
-    lines = dry_run.commands(judge.cases(profile), Arguments(profile=profile.name, seeds=1), profile)
-    assert not [line for line in lines if "torchrun" in line]
-    assert [line for line in lines if "cases of several ranks can not be started over several GPUs yet" in line]
+    found = dry_run.resolve(selection.select(judge.cases(profile), "embedding or kda"), profile)
+    lines = dry_run.commands(found, Arguments(profile=name, keyword="embedding or kda", seeds=1), profile)
+    alone, together, verdict = (line.strip() for line in lines if " numerics " in line)
+    assert shlex.split(alone)[-2:] == ["-k", "embedding or kda"]
+    assert together.startswith(f"every node: torchrun --nnodes {nodes} --nproc-per-node 4 ")
+    assert together.endswith("-m validate numerics --resume RUN")
+    assert verdict == "node 0: python -m validate numerics --resume RUN"
+    several = sum(one.processes == profile.tp[0] for one in found)
+    assert any(line.startswith(f"{several} cases over {profile.tp[0]} ranks") for line in lines)
 
 
 @pytest.mark.parametrize("name", ["cpu", "gb300-tp16"])
@@ -103,11 +96,11 @@ def test_equal_sizes_are_built_once_and_need_the_same(monkeypatch: pytest.Monkey
     """Other kinds of input change nothing of a tensor's size, but for those stages whose kinds are told apart."""
     cases = [case for case in judge.cases(profiles.load("gb300-tp16")) if case.sizes["batch"] == 2]
     own = [footprint(judge.build(case)) for case in cases]
-    assert [one.footprint for one in dry_run.resolve(cases, {})] == own
+    assert [one.footprint for one in dry_run.resolve(cases, EMULATED)] == own
     built = []
     monkeypatch.setattr(judge, "build", lambda case, build=judge.build: built.append(case) or build(case))
     kinds = [case for case in cases if case.stage == "kda"]
-    assert len(dry_run.resolve(kinds, {})) > len(built)
+    assert len(dry_run.resolve(kinds, EMULATED)) > len(built)
 
 
 def test_a_gpu_that_is_too_old_is_a_reason_not_to_run() -> None:

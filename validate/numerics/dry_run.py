@@ -1,7 +1,7 @@
 """``--dry-run``: resolves every case of a profile on any machine. Nothing is run and nothing is recorded."""
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,10 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from validate.errors import InputError
-from validate.model.call import Call
 from validate.numerics import judge, selection, subjects
 from validate.numerics.case import Case
-from validate.numerics.footprint import Footprint, footprint, ranks_of
+from validate.numerics.footprint import Footprint, footprint
 from validate.profiles import Profile
 from validate.records.model import Arguments
 
@@ -21,15 +20,17 @@ from validate.records.model import Arguments
 SIZED_BY_INPUTS = ("mla",)
 NEEDED = ("triton", "cutlass")  # what vLLM's kernels are written in
 PORT = 29500
+RESTARTS = 8  # each after a lost GPU or a rank that died: of more than some, a person should know
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A case with what it takes, and by subject why that one cannot run it (None: it can)."""
+    """A case with what it takes, by subject why that one cannot run it (None: it can), and how many processes run it."""
 
     case: Case
     footprint: Footprint
     reasons: Mapping[str, str | None]
+    processes: int
 
 
 def dry_run(arguments: Arguments, profile: Profile, out: Console) -> int:
@@ -38,54 +39,55 @@ def dry_run(arguments: Arguments, profile: Profile, out: Console) -> int:
     for line in _imports(profile, arguments.vllm_src):
         out.print(line, soft_wrap=True)
     cases = selection.select(judge.cases(profile), arguments.keyword)
-    found = resolve(cases, subjects.without_gpu(profile, arguments.vllm_src))
+    found = resolve(cases, profile, arguments.vllm_src)
     for one in found:  # before the rest: there are hundreds
         out.print(_line(one), soft_wrap=True, markup=False)
     out.print(_table(found))
     idle = sum(None not in one.reasons.values() for one in found)
     out.print(f"{len(found)} cases; no subject runs {idle} of them: they are reported as not run", soft_wrap=True)
-    for line in commands(cases, arguments, profile):
+    for line in commands(found, arguments, profile):
         out.print(line, soft_wrap=True, markup=False)
     return 0
 
 
-def resolve(cases: Iterable[Case], missing: Mapping[str, Callable[[Call], str | None]]) -> list[Resolved]:
+def resolve(cases: Iterable[Case], profile: Profile, vllm_src: str | None = None) -> list[Resolved]:
     """Every case with its needs. Inputs are built once for all cases of equal sizes, and dropped."""
-    known: dict[str, tuple[Footprint, dict[str, str | None]]] = {}
+    missing = subjects.without_gpu(profile, vllm_src)
+    known: dict[str, tuple[Footprint, dict[str, str | None], int]] = {}
     found = []
     for case in cases:
         sizes = case.id.rsplit("/", 1)[0] if case.stage in SIZED_BY_INPUTS else case.id.rsplit("/", 2)[0]
         if sizes not in known:
             call = judge.build(case)
-            known[sizes] = footprint(call), {name: ask(call) for name, ask in missing.items()}
+            reasons = {name: ask(call) for name, ask in missing.items()}
+            known[sizes] = footprint(call), reasons, subjects.processes(profile, call)
         found.append(Resolved(case, *known[sizes]))
     return found
 
 
-def commands(cases: Sequence[Case], arguments: Arguments, profile: Profile) -> list[str]:
+def commands(found: Sequence[Resolved], arguments: Arguments, profile: Profile) -> list[str]:
     """What to start on which node, for the cases of one GPU and for those of several."""
     if profile.runs_on == "emulated":
         return [
             "",
             "to run it, in one process for all ranks of a case and without a GPU:",
-            f"  {_command(arguments, profile, [], arguments.keyword)}",
+            f"  {_command(arguments, profile, [])}",
         ]
-    spread = ["-n", str(profile.gpus_per_node)]
-    lines = ["", "what runs on one GPU, parts that need several emulated; it is spread over the GPUs of one node:"]
-    lines.append(f"  node 0: {_command(arguments, profile, spread, arguments.keyword)}")
-    several = [case for case in cases if ranks_of(case.stage, case.sizes) > 1]
-    others = [case for case in cases if ranks_of(case.stage, case.sizes) == 1]
-    if several and not subjects.over_several(profile):
-        line = f"{len(several)} cases of several ranks can not be started over several GPUs yet"
-        lines += ["", f"{line}: what runs of them runs on one, which holds the tensors of all ranks"]
-    elif several:
-        lines += ["", f"{len(several)} cases of several GPUs, one process each; on every node, HEAD is the address of node 0:"]
-        for node in range(profile.nodes):
-            start = f"torchrun --nnodes {profile.nodes} --nproc-per-node {profile.gpus_per_node} --node-rank {node}"
-            start += f" --master-addr HEAD --master-port {PORT}"
-            lines.append(
-                f"  node {node}: {_command(arguments, profile, [], _keyword(several, others, arguments.keyword), start)}"
-            )
+    alone = _command(arguments, profile, ["-n", str(profile.gpus_per_node)])
+    lines = ["", "what runs on one GPU, spread over the GPUs of one node:", f"  node 0: {alone}"]
+    several = sorted({one.processes for one in found if one.processes > 1})
+    for ranks in several:
+        count = sum(one.processes == ranks for one in found)
+        lines += [
+            "",
+            f"{count} cases over {ranks} ranks, a process a GPU, added to that run's record. RUN is its folder, on a disk that",
+        ]
+        lines += ["all nodes see; HEAD is the address of node 0. A GPU that is lost is a verdict, and the rest is started again:"]
+        start = f"torchrun --nnodes {profile.nodes} --nproc-per-node {ranks // profile.nodes} --max-restarts {RESTARTS}"
+        start += f" --rdzv-backend c10d --rdzv-endpoint HEAD:{PORT}"
+        lines.append(f"  every node: {start} -m validate numerics --resume RUN")
+    if several:
+        lines += ["", "the verdict of all:", "  node 0: python -m validate numerics --resume RUN"]
     return lines
 
 
@@ -114,7 +116,7 @@ def _imports(profile: Profile, vllm_src: str | None) -> list[str]:
 def _table(found: Sequence[Resolved]) -> Table:
     names = list(found[0].reasons)
     table = Table("stage")
-    for heading in ("cases", "ranks", *names, "MiB a rank"):
+    for heading in ("cases", "ranks", *names, "over ranks", "MiB a rank"):
         table.add_column(heading, justify="right")
     table.add_column("largest tensor")
     for stage in dict.fromkeys(r.case.stage for r in found):
@@ -123,7 +125,8 @@ def _table(found: Sequence[Resolved]) -> Table:
         ranks = ", ".join(str(n) for n in sorted({r.footprint.ranks for r in own}))
         runs = [sum(r.reasons[name] is None for r in own) for name in names]
         largest = max((r.footprint.largest for r in own), key=lambda piece: piece.bytes)
-        cells = (stage, len(own), ranks, *runs, f"{most.footprint.mib:.1f}", largest)
+        together = sum(r.processes > 1 for r in own)
+        cells = (stage, len(own), ranks, *runs, together, f"{most.footprint.mib:.1f}", largest)
         table.add_row(*map(str, cells))
     return table
 
@@ -140,28 +143,10 @@ def _line(one: Resolved) -> str:
     return f"{one.case.id}  {ranks}, {one.footprint.mib:.1f} MiB a rank, {one.footprint.largest}; {'; '.join(parts)}"
 
 
-def _command(arguments: Arguments, profile: Profile, options: Sequence[str], keyword: str | None, start: str = "python") -> str:
+def _command(arguments: Arguments, profile: Profile, options: Sequence[str]) -> str:
     words = ["validate", "numerics", "--profile", arguments.profile, "--seeds", str(profile.seeds), *options]
     if arguments.vllm_src:
         words += ["--vllm-src", arguments.vllm_src]
-    if keyword is not None:
-        words += ["-k", keyword]
-    return f"{start} -m {shlex.join(words)}"
-
-
-def _keyword(wanted: Sequence[Case], others: Sequence[Case], given: str | None) -> str | None:
-    """What selects the wanted cases and not the others, on top of the keyword that was given."""
-    if not others:
-        return given
-    kinds = dict.fromkeys(_kind(case, others) for case in wanted)
-    if given is None:
-        return " or ".join(kinds)
-    return " or ".join(f"{alternative} and {kind}" for alternative in given.split(" or ") for kind in kinds)
-
-
-def _kind(case: Case, others: Sequence[Case]) -> str:
-    """The case's stage; where it has cases of one rank and of several, with what tells them apart."""
-    stage = f"{case.stage}/"
-    if any(other.stage == case.stage for other in others):
-        return f"{stage} and -dcp{case.sizes['dcp']}-"
-    return stage
+    if arguments.keyword is not None:
+        words += ["-k", arguments.keyword]
+    return f"python -m {shlex.join(words)}"

@@ -39,14 +39,14 @@ def kernel_paths(profile: Profile) -> list[str]:
     return [path for kind, path in map(_kind_and_path, profile.subjects) if kind == "vllm"]
 
 
-def over_several(profile: Profile) -> bool:
-    """Whether a subject of the profile has kernels that run over several ranks."""
-    paths = kernel_paths(profile)
-    if not paths:
-        return False
-    from validate.paths.vllm import ADAPTERS
+def processes(profile: Profile, call: Call) -> int:
+    """How many processes, one a GPU, run a call together on the profile's GPUs: on any machine, run by none."""
+    if profile.runs_on == "emulated":
+        return 1
+    from validate.paths.vllm import choose, ranks_of, source
 
-    return any(adapter.needs.ranks != 1 for path in paths for stage in ADAPTERS[path].values() for adapter in stage)
+    chosen = [choose(path, call, source.Source(Path()), CAPABILITY[profile.runs_on]) for path in kernel_paths(profile)]
+    return max([ranks_of(adapter, call) for adapter in chosen if not isinstance(adapter, str)], default=1)
 
 
 def without_gpu(profile: Profile, vllm_src: str | None = None) -> Mapping[str, Callable[[Call], str | None]]:

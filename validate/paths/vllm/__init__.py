@@ -81,6 +81,11 @@ def choose(path: str, call: Call, source: Source, capability: tuple[int, int] | 
     return next(iter(missing + lacking[::-1]), "no adapter runs its kernels here")
 
 
+def ranks_of(adapter: AnyAdapter, call: Call) -> int:
+    """How many processes run a call together, one a GPU."""
+    return adapter.needs.ranks or call.shape["tp"]
+
+
 class Vllm:
     """One path's stages by vLLM's kernels: on this process's GPU, or interpreted if ``source`` is."""
 
@@ -111,13 +116,13 @@ class Vllm:
         chosen = self._chosen(call)
         if isinstance(chosen, str):
             return chosen
-        ranks = _ranks(chosen, call)
+        ranks = ranks_of(chosen, call)
         started = self._group.size if self._group else 1
         return None if ranks in (1, started) else f"{BY_TORCHRUN} {ranks} ranks, one a GPU"
 
     def ranks(self, call: Call) -> int:
         """One, or all ranks of the call's TP group."""
-        return _ranks(self._adapter(call), call)
+        return ranks_of(self._adapter(call), call)
 
     def note(self, call: Call) -> str | None:
         """What of a stage is emulated, or not the kernel that a deployment runs."""
@@ -174,7 +179,3 @@ class _OnRank:
 
     def prepare(self, call: Call, source: Source) -> Prepared:
         return self._adapter.prepare(call, source, self._group)
-
-
-def _ranks(adapter: AnyAdapter, call: Call) -> int:
-    return adapter.needs.ranks or call.shape["tp"]
