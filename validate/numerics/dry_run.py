@@ -78,11 +78,9 @@ def commands(found: Sequence[Resolved], arguments: Arguments, profile: Profile) 
     several = sorted({one.processes for one in found if one.processes > 1})
     for ranks in several:
         count = sum(one.processes == ranks for one in found)
-        lines += [
-            "",
-            f"{count} cases over {ranks} ranks, a process a GPU, added to that run's record. RUN is its folder, on a disk that",
-        ]
-        lines += ["all nodes see; HEAD is the address of node 0. A GPU that is lost is a verdict, and the rest is started again:"]
+        what = f"{count} cases over {ranks} ranks, a process a GPU, added to that run's record"
+        lines += ["", f"{what}. RUN is its folder, on a disk that all nodes see;"]
+        lines += ["HEAD is the address of node 0. A GPU that is lost is a verdict, and the rest is started again:"]
         start = f"torchrun --nnodes {profile.nodes} --nproc-per-node {ranks // profile.nodes} --max-restarts {RESTARTS}"
         start += f" --rdzv-backend c10d --rdzv-endpoint HEAD:{PORT}"
         lines.append(f"  every node: {start} -m validate numerics --resume RUN")
