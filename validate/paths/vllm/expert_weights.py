@@ -20,7 +20,7 @@ def laid_out(w13: Packed, w2: Packed) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """W13 [E, 2 I, 3584] (I gate rows, then I up rows) and W2 [E, 3584, I] as uint8 codes and scales: w13, s13, w2, s2.
 
     I is padded to whole ``CHANNELS`` with zeros, codes and scales; the shapes are those of the weights, [E, rows, width / 2]
-    and [E, rows, width / 32]. On a machine of little memory: a few times the weights' size.
+    and [E, rows, width / 32].
     """
     missing = -(w13.codes.shape[1] // 2) % CHANNELS
     return (

@@ -140,7 +140,7 @@ def _prepared(call: Call, source: Source) -> tuple[Any, Tensor]:
         sms = torch.cuda.get_device_properties(out.device).multi_processor_count
         experts.grids[rows] = min(experts.grid_for(rows), sms - beside)
     experts.prepare(rows, buffers, out, planned=rows >= PLANNED_FROM, early=True)
-    experts.buffers = buffers  # held for as long as it: its views of them are none that do
+    experts.buffers = buffers  # its views of them do not hold them
     return experts, buffers["plan"]
 
 
