@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import Edit
+from tests.support import ROOT, Edit
 from validate.kernels import driverless
 from validate.paths.vllm import entries
 
+EXPERTS = "experts/ and batch16- and not shared"
 pytestmark = pytest.mark.skipif(bool(driverless.missing()), reason="the compiler is not installed")
 
 
@@ -59,6 +60,24 @@ FAULTS = {
         "attn_res/ and batch1-blocks0-",
         "compiled for Float32",
     ),
+    "experts' ids of 64 bits": (
+        entries.EXPERTS,
+        {"(3584, 1)), flat(batch * 16, c.Int32)": "(3584, 1)), flat(batch * 16, c.Int64)"},
+        "experts/ and batch4- and not shared",
+        "int32, compiled for Int64",
+    ),
+    "scales of unpadded channels": (
+        f"{entries.CUTEDSL}/moe/experts.py",
+        {"3584 * self.w2_scale_columns": "3584 * 6"},
+        EXPERTS,
+        "shape (25690112,), compiled for (19267584)",
+    ),
+    "a plan of codes alone": (
+        entries.FRONT,
+        {"fake((PLAN_BYTES,)": "fake((64 * 3584,)"},
+        EXPERTS,
+        "shape (258048,), compiled for (229376)",
+    ),
 }
 
 
@@ -68,3 +87,12 @@ def test_a_launch_that_its_kernel_was_not_compiled_for_is_found(name: str, edite
     code, said = watched(edited(file, replacements), keyword)
     assert code == 1, said
     assert difference in said
+
+
+def test_a_mistake_of_an_adapter_is_found(vllm_source: Path) -> None:
+    """A mailbox of half its rows."""
+    mistake = "from validate.paths.vllm import route_situ; route_situ.CAPACITY = 32"
+    run = f"from validate.kernels import launches; launches._main('gb300-tp16', {str(vllm_source)!r}, {EXPERTS!r})"
+    done = subprocess.run([sys.executable, "-c", f"{mistake}; {run}"], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    assert "RouteSitu: operand 4: shape (1, 32, 5376), compiled for (1, 64, 5376)" in done.stdout

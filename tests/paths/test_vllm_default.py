@@ -188,3 +188,10 @@ def test_imports_that_nothing_stands_in_for_are_refused(edited: Edit) -> None:
 def test_a_folder_without_vllm_is_refused_by_the_command_line(tool: Tool) -> None:
     message = tool.refused("numerics", "--vllm-src", "nowhere", "-k", "kda")
     assert "no vLLM under" in message
+
+
+def test_a_moved_constant_is_named_whether_it_is_assigned_alone_or_with_others(edited: Edit) -> None:
+    root = source.opened(edited(entries.FRONT, {'"9-64:1", "9-12:6': '"9-64:1", "9-12:8', '16: ("", ': "16: (None, "}))
+    *_, first, second = entries.differences(root, entries.SPECIALIZED["experts"])
+    assert first.endswith("SPLIT is '9-12:8,13-24:4,25-64:2', not '9-12:6,13-24:4,25-64:2'")
+    assert "SPLITS is {8: " in second

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from tests.support import ROOT
+from validate.kernels import golden
 from validate.model.call import Call
 from validate.model.dimensions import K3
 from validate.model.draws import Draws
@@ -114,8 +116,8 @@ def test_padding_of_the_default_kernel_adds_nothing():
     torch.testing.assert_close(padded.outputs["out"].float(), plain.outputs["out"].float(), rtol=2.0**-7, atol=2.0**-10)
 
 
-@pytest.mark.parametrize("regime", [3, 4, 16, 64])
-def test_partition_covers_every_stage_once(regime: int):
+@pytest.mark.parametrize(("regime", "grid"), [(3, 152), (4, 152), (16, 148), (64, 150)])
+def test_partition_covers_every_stage_once(regime: int, grid: int):
     """Cuts of all tiles, put one after the other, are the bounds of a grid that divides the stages evenly."""
     experts = SpecializedExperts()
     experts.tp, experts.regime = 16, regime
@@ -126,7 +128,7 @@ def test_partition_covers_every_stage_once(regime: int):
             if units == 0:
                 continue
             size = units * 3 * 14
-            bounds = {block * size // 152 for block in range(1, 152)} - {14 * tile for tile in range(3 * units)} - {0}
+            bounds = {block * size // grid for block in range(1, grid)} - {14 * tile for tile in range(3 * units)} - {0}
             found = {
                 (unit * 3 + tile) * 14 + cut
                 for unit in range(units)
@@ -134,3 +136,15 @@ def test_partition_covers_every_stage_once(regime: int):
                 for cut in cuts
             }
             assert found == bounds
+
+
+@pytest.mark.parametrize(
+    ("tp", "rows"), [(8, n) for n in (*range(2, 9), 16, 32, 64)] + [(16, n) for n in (*range(3, 9), 16, 32, 64)]
+)
+def test_the_grids_are_those_that_vllm_compiles_for(tp: int, rows: int) -> None:
+    """golden/kernels has every variant, those of verify steps, too, by its rows and its grid."""
+    experts = SpecializedExperts()
+    experts.tp, experts.regime = tp, rows
+    names = golden.read(ROOT / "golden/kernels/sm_103a.json").variants
+    start = f"experts/ExpertsKernel/tp={tp},experts=896,batch={rows},grid="
+    assert experts.grid() in {int(name.removeprefix(start).partition(",")[0]) for name in names if name.startswith(start)}

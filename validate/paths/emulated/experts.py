@@ -19,6 +19,7 @@ STAGE = 256  # products along K of one stage of FC1
 STAGES = 14
 TILE = 64  # hidden channels of one FC1 tile: its gate and up rows
 GROUP = 8  # tokens a unit
+SMS = 152  # of GB300 and GB200
 PADDED = 128  # the default kernel's hidden channels come in multiples of this: 192 at TP16 become 256
 
 
@@ -120,11 +121,14 @@ class SpecializedExperts(DefaultExperts):
         return found
 
     def grid(self) -> int:
-        """Thread blocks of the persistent kernel (experts_runtime.py ``PersistentExperts``)."""
-        if self.tp == 16:
-            return 152
+        """Thread blocks of the persistent kernel (experts_runtime.py ``PersistentExperts``).
+
+        Above 8 rows the shared experts' down projection takes some SMs (moe/prepared.py; front.py ``SPLIT``, ``SPLITS`` for q 1).
+        """
+        if self.regime > GROUP:
+            return SMS - (4 if self.regime <= 24 else 3 if self.tp == 8 and self.regime <= 32 else 2)
         table = {3: 148, 4: 148, 5: 128, 6: 128, 7: 132}
-        return 152 if self.regime > GROUP else table.get(self.regime, 136)
+        return table.get(self.regime, 136) if self.tp == 8 else SMS
 
     def fc1(self, x: Tensor, expert: int, cuts: list[list[int]]) -> tuple[Tensor, Tensor]:
         """fp32 gate and up, tile by tile."""

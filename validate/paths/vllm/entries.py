@@ -5,7 +5,7 @@ before anything runs, on any machine.
 """
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,8 @@ PREPARED_KDA, PREPARED_ATTN_RES = f"{CUTEDSL}/kda/prepared.py", f"{CUTEDSL}/attn
 HOST, PREPARED_EMBEDDING = f"{CUTEDSL}/common/host.py", f"{CUTEDSL}/common/embedding.py"
 MLA_QUERY, MLA_VALUE, FRONT = f"{CUTEDSL}/mla/query.py", f"{CUTEDSL}/mla/value.py", f"{CUTEDSL}/moe/front.py"
 PREPARED_OPROJ, DENSE = f"{CUTEDSL}/oproj/prepared.py", f"{CUTEDSL}/moe/dense.py"
+EXPERTS, CHAIN = f"{CUTEDSL}/moe/experts_runtime.py", f"{CUTEDSL}/moe/small_batch/chain.py"
+POLICY = f"{CUTEDSL}/common/policy.py"
 SKINNY = "vllm/model_executor/kernels/linear/cute_dsl/_skinny_gemm.py"
 
 # By path and stage. Only parameters that are passed are named.
@@ -111,6 +113,20 @@ SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
     ),
     "shared_experts": (_entry(FRONT, "compile_route", "batch shared renorm roles device polled plan"),),
     "router": (_entry(FRONT, "compile_route", "batch shared renorm roles device polled plan"),),
+    "experts": (
+        _entry(EXPERTS, "PersistentExperts.__init__", "w13 s13 w2 s2 beta linear_beta"),
+        _entry(EXPERTS, "PersistentExperts.prepare", "batch buffers out planned early", keywords=True),
+        _entry(EXPERTS, "PersistentExperts.grid_for", "batch"),
+        _entry(EXPERTS, "PersistentExperts.group", "ids"),
+        _entry(EXPERTS, "PersistentExperts.run", "x ids"),
+        _entry(EXPERTS, "scratch", "tp device"),
+        _entry(CHAIN, "_launch", "kind tensors"),
+        _entry(FRONT, "compile_route", "batch shared renorm roles device polled plan"),
+        Constant(FRONT, "FUSED", "9-64:1"),
+        Constant(FRONT, "SPLIT", "9-12:6,13-24:4,25-64:2"),
+        Constant(FRONT, "SPLITS", {8: ("25-32:3", "13-16:6,25-32:4,33-64:3"), 16: ("", "25-32:3")}),
+        _entry(POLICY, "batch_table", "spec"),
+    ),
     "kda": (
         _entry(PREPARED_KDA, "PreparedKda.__init__", "attention policies conv_dim_first"),
         _entry(PREPARED_KDA, "PreparedKda.prepare_caches", "caches"),
@@ -192,11 +208,23 @@ def _moved(tree: ast.Module, item: Entry | Constant) -> list[str]:
 
 
 def _changed(tree: ast.Module, item: Constant) -> list[str]:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == item.name for t in node.targets):
+    for target, assigned in _assignments(tree):
+        if isinstance(target, ast.Name) and target.id == item.name:
             try:
-                value = ast.literal_eval(node.value)
+                value = ast.literal_eval(assigned)
             except ValueError:
                 return [f"{item.name} is no literal any more"]
             return [] if value == item.value else [f"{item.name} is {value!r}, not {item.value!r}"]
     return [f"there is no {item.name}"]
+
+
+def _assignments(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What is assigned to what, each of ``A, B = 1, 2`` alone."""
+    for node in tree.body:
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                yield from zip(target.elts, node.value.elts, strict=False)
+            else:
+                yield target, node.value

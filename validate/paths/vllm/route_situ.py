@@ -19,16 +19,22 @@ Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
 
 def bound(
-    source: Source, roles: tuple[bool, bool, bool], rows: int, shared: int, scalars: Sequence[float], used: dict[str, Tensor]
+    source: Source,
+    roles: tuple[bool, bool, bool],
+    rows: int,
+    shared: int,
+    scalars: Sequence[float],
+    used: dict[str, Tensor],
+    plan: Tensor | None = None,
 ) -> Callable[[], None]:
     """A launch in these roles (route, copy, SiTU), for ``rows`` rows and ``shared`` columns of one rank's shared experts.
 
     ``scalars``: the routing's scale, SiTU's beta and linear beta. ``used``: by name, the tensors of the roles; the others
-    are zeros. Logits come through the mailbox.
+    are zeros. Logits come through the mailbox. ``plan``: where the copying role writes the latent for the experts, too.
     """
     host = binding.host(source)
     device = next(iter(used.values())).device
-    code = imported(source, FRONT, "compile_route")(rows, shared, True, roles, device.index, roles[0], False)
+    code = imported(source, FRONT, "compile_route")(rows, shared, True, roles, device.index, roles[0], plan is not None)
     shapes: Shapes = {
         "logits": ((rows, K3.experts), torch.float32),
         "bias": ((K3.experts,), torch.float32),
@@ -43,4 +49,5 @@ def bound(
         used[name] if name in used else torch.zeros(shape, dtype=dtype, device=device) for name, (shape, dtype) in shapes.items()
     ]
     values = tuple(map(binding.cutlass().Float32, scalars))
-    return lambda: code(*map(host.to_cute, tensors), *values, host.stream(device))
+    written = () if plan is None else (host.to_cute(plan),)
+    return lambda: code(*map(host.to_cute, tensors), *values, *written, host.stream(device))
