@@ -71,9 +71,7 @@ def test_ranks_fit_the_machine_and_are_one_or_the_tp_group(name: str) -> None:
 
 @pytest.mark.parametrize("name", GB300)
 @pytest.mark.parametrize("keyword", [None, "batch1- or batch2-", "mla and q1", "experts"])
-def test_the_commands_select_what_they_say(monkeypatch: pytest.MonkeyPatch, name: str, keyword: str | None) -> None:
-    """As they will be printed when something runs over several ranks."""
-    monkeypatch.setattr(subjects, "over_several", lambda profile: True)
+def test_the_commands_select_what_they_say(name: str, keyword: str | None) -> None:
     profile = profiles.load(name)
     every = selection.select(judge.cases(profile), keyword)
     lines = dry_run.commands(every, Arguments(profile=name, keyword=keyword, seeds=1), profile)
@@ -84,7 +82,8 @@ def test_the_commands_select_what_they_say(monkeypatch: pytest.MonkeyPatch, name
     assert spread == [several] * (profile.nodes if several else 0)
 
 
-def test_a_start_that_would_be_refused_is_not_printed() -> None:
+def test_a_start_that_would_be_refused_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subjects, "over_several", lambda profile: False)
     profile = profiles.load("gb300-tp16")
     lines = dry_run.commands(judge.cases(profile), Arguments(profile=profile.name, seeds=1), profile)
     assert not [line for line in lines if "torchrun" in line]
