@@ -135,6 +135,7 @@ def test_a_gpu_profile_with_an_unknown_subject_is_refused() -> None:
 
 
 def test_a_start_by_torchrun_is_refused_where_nothing_runs_over_several_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subjects, "over_several", lambda profile: False)
     monkeypatch.setenv("WORLD_SIZE", "16")
     with pytest.raises(InputError, match="no subject of gb300-tp16 runs over several ranks"):
         subjects.refuse_ranks(profiles.load("gb300-tp16"))
