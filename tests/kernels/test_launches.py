@@ -86,19 +86,19 @@ FAULTS = {
         entries.TAIL,
         {"flat(box.twoshot.gather if twoshot else box.reduced)": "flat(box.latent.buffer)"},
         "moe_tail/ and batch16-",
-        "shape (11010048,), compiled for (688128,)",
+        "shape (11010048,), compiled for (688128)",
     ),
     "one-shot mailboxes at two-shot sizes": (
         entries.TAIL,
         {"args, tail = box.twoshot_args, box.twoshot_tail": "pass"},
         "moe_tail/ and batch64-",
-        "shape (11010048,), compiled for (688128,)",
+        "shape (11010048,), compiled for (688128)",
     ),
     "the layer's rows in a small batch's place": (
         entries.TAIL,
         {"slots = 3 * POLL_CAP if mode": "slots = batch if mode"},
         "moe_tail/ and batch1-rearm1",
-        "shape (1376256,), compiled for (57344,)",
+        "shape (1376256,), compiled for (57344)",
     ),
     "an operand too many": (
         entries.PREPARED_ATTN_RES,
