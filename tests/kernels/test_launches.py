@@ -20,13 +20,25 @@ def watched(root: Path, keyword: str, profile: str = "gb300-tp16") -> tuple[int,
     return done.returncode, done.stdout + done.stderr
 
 
+# What must be among the launches, by profile and stage: all kernels that the stage has at that TP size.
+KERNELS = {
+    ("gb300-tp8", "o_proj"): {"OprojProducer", "OprojUmma", "OprojConsumer"},
+    ("gb300-tp16", "o_proj"): {"OprojProducer", "OprojUmma", "OprojConsumer", "OprojFused"},
+    ("gb300-tp8", "moe_tail"): {"MoeTail", "WaveMoeTail", "WaveMoeTail.push", "ClusterAttnRes"},
+    ("gb300-tp16", "moe_tail"): {"MoeTail", "WaveMoeTail", "WaveMoeTail.push", "ClusterAttnRes"},
+}
+
+
 @pytest.mark.parametrize("profile", ["gb300-tp8", "gb300-tp16"])
 def test_every_adapters_launches_are_what_their_kernels_were_compiled_for(vllm_source: Path, profile: str) -> None:
     code, said = watched(vllm_source, "s0", profile)
     assert code == 0, said
+    launched = {}
     for line in said.splitlines():
         stage, *counts = line.replace(":", ",").split(", ")
         assert len(counts) > 1, f"{stage} launches nothing"
+        launched[profile, stage] = {count.rpartition(" ")[0] for count in counts} - {"cases"}
+    assert {key: launched[key] for key in KERNELS if key[0] == profile} == {k: v for k, v in KERNELS.items() if k[0] == profile}
 
 
 FAULTS = {
@@ -53,6 +65,36 @@ FAULTS = {
         {"fake((7168, k), (k, 1))": "fake((7168, k), (1, 7168))"},
         "o_proj/ and batch1-",
         "stride (768, 1), compiled for (1, 7168)",
+    ),
+    "all partials for the owners' sums": (
+        entries.PREPARED_OPROJ,
+        {"codes[1](gather, *rows[:-1], *tail, s)": "codes[1](self.box, *rows[:-1], *tail, s)"},
+        "o_proj/ and batch64-",
+        "shape (16, 64, 7168), compiled for (1, 64, 7168)",
+    ),
+    "nothing for the MoE's front": (
+        entries.PREPARED_OPROJ,
+        {"            front = self.front[:2]": "            pass"},
+        "o_proj/ and batch1-regime1-",
+        "None, compiled for a tensor",
+    ),
+    "the latent for its sums": (
+        entries.TAIL,
+        {"flat(box.twoshot.gather if twoshot else box.reduced)": "flat(box.latent.buffer)"},
+        "moe_tail/ and batch16-",
+        "shape (11010048,), compiled for (688128)",
+    ),
+    "one-shot mailboxes at two-shot sizes": (
+        entries.TAIL,
+        {"args, tail = box.twoshot_args, box.twoshot_tail": "pass"},
+        "moe_tail/ and batch64-",
+        "shape (11010048,), compiled for (688128)",
+    ),
+    "the layer's rows in a small batch's place": (
+        entries.TAIL,
+        {"slots = 3 * POLL_CAP if mode": "slots = batch if mode"},
+        "moe_tail/ and batch1-rearm1",
+        "shape (1376256,), compiled for (57344)",
     ),
     "an operand too many": (
         entries.PREPARED_ATTN_RES,

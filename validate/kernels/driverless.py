@@ -107,7 +107,11 @@ def deploy(deployment: Deployment) -> None:
             if hasattr(module, name):
                 setattr(module, name, lambda: group)
     memory: Any = sys.modules["torch.distributed._symmetric_memory"]
-    handle = SimpleNamespace(multicast_ptr=1 << 40, buffer_ptrs=[1 << 40] * deployment.tp)
+    handle = SimpleNamespace(
+        multicast_ptr=1 << 40,
+        buffer_ptrs=[1 << 40] * deployment.tp,
+        get_buffer=lambda rank, sizes, dtype: torch.empty(sizes, dtype=dtype, device="meta"),
+    )
     memory.empty = torch.empty
     memory.rendezvous = lambda tensor, group: handle
 

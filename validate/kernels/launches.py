@@ -27,7 +27,7 @@ from validate.numerics import judge, selection
 from validate.numerics.case import Case
 from validate.numerics.subjects import CAPABILITY
 from validate.paths import Broken
-from validate.paths.vllm import ADAPTERS, AnyAdapter, choose, ranks
+from validate.paths.vllm import ADAPTERS, AnyAdapter, ranks
 from validate.paths.vllm.adapter import OverRanks, Part, Whole
 from validate.paths.vllm.source import Source, opened
 from validate.profiles import Profile
@@ -164,7 +164,7 @@ def _meta(call: Call) -> Call:
 
 
 def of_adapters(watch: Watch, profile: Profile, keyword: str | None = None) -> Iterator[tuple[Case, list[Launch]]]:
-    """The launches of each case that an adapter of the specialized path can run on GB300; equal sizes once."""
+    """The launches of each case by each adapter of the specialized path that can run it on GB300; equal sizes once."""
     known = set()
     for case in selection.select(judge.cases(profile), keyword):
         sizes = (case.stage, *case.sizes.items())
@@ -172,10 +172,12 @@ def of_adapters(watch: Watch, profile: Profile, keyword: str | None = None) -> I
             continue
         known.add(sizes)
         call = judge.build(case)
-        adapter = choose("specialized", call, watch.source, CAPABILITY["gb300"])
-        if not isinstance(adapter, str):
-            tp, shared = case.sizes.get("tp", profile.tp[0]), case.sizes.get("dcp", 1) > 1
-            yield case, watch.launches(adapter, call, Deployment(tp, case.sizes.get("q", 1), shared, profile.batches))
+        tp, shared = case.sizes.get("tp", profile.tp[0]), case.sizes.get("dcp", 1) > 1
+        deployment = Deployment(tp, case.sizes.get("q", 1), shared, profile.batches)
+        able = [a for a in ADAPTERS["specialized"][case.stage] if not a.needs.lacking(CAPABILITY["gb300"])]
+        able = [adapter for adapter in able if adapter.missing(call, watch.source) is None]
+        if able:
+            yield case, [launch for adapter in able for launch in watch.launches(adapter, call, deployment)]
 
 
 def _main(profile: str, folder: str, keyword: str | None = None) -> None:

@@ -21,8 +21,9 @@ PARTS: Mapping[str, Mapping[str, int]] = {
     "o_proj": {"local": 0, "delta": 0, "prefix": 0},
     "router": {"ids": 0, "weights": 0},
     "latent_down": {"out": 0},
-    # A rank receives all ranks' latent partials, but of the shared experts' its own columns only.
-    "moe_tail": {"routed": 0, "shared": 0, "out": 0, "shared_box": -1, "shared_old": -1},
+    # Of the mailboxes a rank's own columns: of the shared experts' it receives no others, nor of the latent where that is
+    # two-shot; one-shot each rank receives all columns, and is asked for its own.
+    "moe_tail": {"routed": 0, "shared": 0, "out": 0, "latent": -1, "latent_old": -1, "shared_box": -1, "shared_old": -1},
     "logits": {"head": 0, "logits": 0, "token": 0},
 }
 

@@ -38,7 +38,7 @@ class DefaultMoeTail:
 
     def finalize(self, routed: Tensor, weights: Tensor) -> Tensor:
         """bf16 [ranks, rows, latent]: the weighted sum of the routed rows, slot by slot."""
-        total = torch.zeros(routed.shape[0], routed.shape[1], routed.shape[3])
+        total = torch.zeros(routed.shape[0], routed.shape[1], routed.shape[3], device=routed.device)
         for slot in range(routed.shape[2]):
             total = fma(routed[:, :, slot], weights[:, slot, None], total)
         return fold(total.to(BF16))

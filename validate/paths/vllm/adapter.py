@@ -35,8 +35,9 @@ class Prepared:
     ``mailboxes`` are the parts [slots, rows, width] of mailboxes that a launch polls: other ranks' writes, which may
     arrive after it began. Where this process plays the other ranks, they arrive from other streams; over real ranks they
     come from there, and ``arm`` brings all mailboxes of this rank into the state in which a step finds them. It is called
-    before every launch, on all ranks, and none launches before all have called it. ``collect`` is called on each rank after
-    the launches of all ranks have ended, before results are brought back: it reads what other ranks wrote here.
+    before every launch, on all ranks, and none launches before all have called it. ``collect`` is called after the
+    launches of all ranks have ended, and before the call's tensors are read: it writes into them what the launch left in
+    mailboxes, and raises ``Broken`` where one is not as the protocol leaves it.
     """
 
     launch: Callable[[], None]

@@ -52,6 +52,7 @@ MLA_QUERY, MLA_VALUE, FRONT = f"{CUTEDSL}/mla/query.py", f"{CUTEDSL}/mla/value.p
 PREPARED_OPROJ, DENSE = f"{CUTEDSL}/oproj/prepared.py", f"{CUTEDSL}/moe/dense.py"
 EXPERTS, CHAIN = f"{CUTEDSL}/moe/experts_runtime.py", f"{CUTEDSL}/moe/small_batch/chain.py"
 POLICY = f"{CUTEDSL}/common/policy.py"
+TWOSHOT, TAIL = f"{CUTEDSL}/common/twoshot.py", f"{CUTEDSL}/moe/tail_runtime.py"
 SKINNY = "vllm/model_executor/kernels/linear/cute_dsl/_skinny_gemm.py"
 
 # By path and stage. Only parameters that are passed are named.
@@ -105,7 +106,27 @@ SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
             keywords=True,
         ),
     ),
-    "o_proj": (_entry(PREPARED_OPROJ, "compile_oproj", "kind k batch tp nb has_delta mla front cap twoshot"),),
+    "o_proj": (
+        _entry(PREPARED_OPROJ, "compile_oproj", "kind k batch tp nb has_delta mla front cap twoshot"),
+        _entry(PREPARED_OPROJ, "OprojMailbox.__init__", "group device tp rank"),
+        _entry(PREPARED_OPROJ, "PreparedOproj.__init__", "decoder mailbox batches mla front twoshot"),
+        _entry(PREPARED_OPROJ, "PreparedOproj.run", "local prefix blocks out"),
+        _entry(PREPARED_OPROJ, "twoshot_batches", "tp"),
+        _entry(TWOSHOT, "TwoShot.__init__", "group device tp rank"),
+    ),
+    "moe_tail": (
+        _entry(TAIL, "MoeTailBox.__init__", "group device tp rank"),
+        _entry(TAIL, "PreparedTail.__init__", "op norm up batches placement"),
+        _entry(TAIL, "PreparedTail.push", "shared"),
+        _entry(TAIL, "PreparedTail.run", "expanded weights shared out consume"),
+        _entry(TAIL, "MoeTailWeights.run", "box expanded weights shared code batch"),
+        _entry(TAIL, "compile_tail", "tp batch device mode trigger"),
+        _entry(TAIL, "twoshot_batches", "tp"),
+        _entry(TAIL, "shares", "tp batch twoshot"),
+        _entry(PREPARED_ATTN_RES, "PreparedAttnRes.__init__", "weights key eps"),
+        _entry(PREPARED_ATTN_RES, "PreparedAttnRes.bind_ring", "mailbox"),
+        _entry(PREPARED_ATTN_RES, "PreparedAttnRes.run_ring", "prefix blocks out"),
+    ),
     "dense_mlp": (
         _entry(DENSE, "_compile_activation", "hidden padded arch"),
         _entry(HOST, "architecture", "device"),

@@ -1,21 +1,116 @@
-"""The output projection's producer of the specialized path, every rank's in turn; all-reduce and residual are emulated.
+"""The output projection of the specialized path: over all ranks, or its producer alone, every rank's in turn on one GPU.
 
-vLLM's producers multicast their partials, which takes multicast memory, or, two-shot, store them to the owners of the
-columns by ordinary stores. The second form runs on one GPU, where the owners' receive slots lie side by side. Up to 16 rows
-vLLM itself uses the first; the two differ in where they store, not in what.
+On one GPU all-reduce and residual are emulated. vLLM's producers multicast their partials, which takes multicast memory, or,
+two-shot, store them to the owners of the columns by ordinary stores. The second form runs on one GPU, where the owners'
+receive slots lie side by side. Up to 16 rows, at TP 8 up to 32, vLLM itself uses the first; the two differ in where they
+store, not in what.
 """
+
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor
 
 from validate.model.call import Call
+from validate.model.dimensions import K3
 from validate.paths.emulated import o_proj as emulated
-from validate.paths.vllm import binding
-from validate.paths.vllm.adapter import Around, Composed, Prepared, Run, other_rows
-from validate.paths.vllm.entries import PREPARED_OPROJ, imported
+from validate.paths.vllm import binding, mailboxes
+from validate.paths.vllm.adapter import Around, Composed, Group, Needs, OverRanks, Prepared, Run, other_rows
+from validate.paths.vllm.entries import PREPARED_OPROJ, TWOSHOT, imported
 from validate.paths.vllm.source import Source
 
 CAPACITY = 64  # rows of a receive slot
+SMALL_BATCHES = {8: (1,), 16: (1, 2)}  # whose consumer also publishes to the MoE's front (moe/small_batch/chain.py)
+
+
+class SpecializedOprojOverRanks(OverRanks):
+    """``PreparedOproj`` as ``Attention`` of specialized_decode/runtime/providers.py (vLLM 0.33.0) prepares and calls it.
+
+    The kernels store the prefix, and nowhere the sum that goes into it. So a call is two layers in turn, as in the model:
+    one adds to a prefix of zeros, which leaves the sum (+0 for -0), the other to the call's prefix. One is KDA's and has the
+    even half of the mailbox, the other latent attention's with the odd half: which of them adds to the call's prefix is the
+    call's parity. Their kernels differ at TP 16 up to 4 rows, where KDA's alone are fused. A block-write layer is always
+    KDA's, and its prefix is the sum. The AttnRes behind gets the operands of a layer of the last block, and ``attn_res``
+    judges it. The call's own mailboxes stand for the real ones in the emulation, and stay as they are.
+    """
+
+    step = ("local",)
+
+    def missing(self, call: Call, source: Source) -> str | None:
+        """Other TP sizes."""
+        return emulated.SpecializedOproj.missing(call)
+
+    def polls(self, call: Call) -> bool:
+        """The consumers wait for all ranks' partials, or for the owners' sums."""
+        return True
+
+    def prepare(self, share: Call, source: Source, group: Group) -> Prepared:
+        """``reference.o_proj.reference`` says what the tensors are."""
+        local, weight, s = share.inputs["local"], share.inputs["weight"], share.shape
+        rows, batch, tp, device = s["regime"], s["batch"], s["tp"], weight.device
+        mailbox = mailboxes.allocated(source, PREPARED_OPROJ, "OprojMailbox", group, device)
+        twoshot = mailboxes.allocated(source, TWOSHOT, "TwoShot", group, device)
+        prepared = imported(source, PREPARED_OPROJ, "PreparedOproj")
+
+        def empty(*shape: int) -> Tensor:
+            return torch.empty(shape, dtype=torch.bfloat16, device=device)
+
+        blocks = torch.ones_like(empty(rows, K3.attn_res_blocks, K3.hidden))
+        summed, added, out = empty(rows, K3.hidden), empty(rows, K3.hidden), empty(rows, K3.hidden)
+        front = (empty(1, 4, K3.hidden), torch.zeros(224, dtype=torch.int32, device=device), SMALL_BATCHES[tp])
+
+        def layer(parity: int, mla: bool) -> Callable[[Tensor], None]:
+            decoder = _layer(weight, parity, bool(s["write"]))
+            of = prepared(decoder, mailbox, (rows,), mla, front, twoshot)
+
+            def run(prefix: Tensor) -> None:
+                # The kernels read the prefix before they wait for what precedes them, so that must not be what wrote it.
+                out.fill_(torch.nan)
+                of.run(local, prefix, blocks, out)
+
+            return run
+
+        write, parity = s["write"], s["parity"]
+        last = layer(parity, not write and parity == 1)
+        first = None if write else layer(1 - parity, parity == 0)
+        prefix, delta = share.buffers["prefix"][0], share.outputs["delta"][0]
+
+        def launch() -> None:
+            summed.fill_(torch.nan if write else 0.0)
+            added.fill_(torch.nan)
+            added[:batch].copy_(prefix)
+            if first is None:
+                last(summed)
+            else:
+                first(summed)
+                last(added)
+            delta.copy_(summed[:batch])
+            prefix.copy_((summed if write else added)[:batch])
+
+        own = (mailbox.buffer, twoshot.recv, twoshot.gather)
+        polled = own[1:] if rows in imported(source, PREPARED_OPROJ, "twoshot_batches")(tp) else own[:1]
+        return Prepared(
+            launch,
+            tuple(box[half, :, :rows] for box in polled for half in range(2)),
+            arm=lambda: mailboxes.arm(*own),
+            collect=lambda: mailboxes.check_armed("mailbox", *own),
+        )
+
+
+def _layer(weight: Tensor, parity: int, write: bool) -> SimpleNamespace:
+    """What PreparedOproj reads of a decoder layer: one of the last AttnRes block, 84 (which writes it) to 92."""
+    ones = torch.ones(K3.hidden, dtype=weight.dtype, device=weight.device)
+    norm = SimpleNamespace(weight=ones, variance_epsilon=K3.rms_eps)
+    return SimpleNamespace(
+        layer_idx=K3.layers // K3.attn_res_block * K3.attn_res_block + (0 if write else 2) + parity,
+        is_block_write_layer=write,
+        prev_valid_blocks=K3.attn_res_blocks - write,
+        self_attn=SimpleNamespace(o_proj=SimpleNamespace(weight=weight)),
+        mlp_res_norm=norm,
+        mlp_res_proj=SimpleNamespace(weight=ones[None]),
+        post_attention_layernorm=norm,
+    )
 
 
 class SpecializedOproj(Composed):
@@ -36,6 +131,16 @@ class SpecializedOproj(Composed):
     def compose(self, call: Call, run: Run) -> None:
         """``reference.o_proj.reference`` says what the tensors are."""
         _Around(run)(call)
+
+
+class SpecializedTcgenOproj(SpecializedOproj):
+    """The same with the tcgen05 producer above. On one GPU, where ``SpecializedOprojOverRanks`` cannot run."""
+
+    needs = Needs(capability=(10, 0))
+
+    def missing(self, call: Call, source: Source) -> str | None:
+        """Other TP sizes, and kernels of other sizes than the rows that they run."""
+        return emulated.SpecializedOproj.missing(call) or other_rows(call)
 
 
 class _Around(Around, emulated.SpecializedOproj):
