@@ -72,9 +72,9 @@ class Watch:
         if isinstance(adapter, OverRanks):
             group = SimpleNamespace(rank=0, size=deployment.tp, process_group=None)
             prepared = adapter.prepare(_meta(ranks.share(call, 0)), self.source, group)
-            for step in (prepared.arm, prepared.launch, prepared.collect):
-                if step is not None:
-                    step()
+            if prepared.arm is not None:
+                prepared.arm()
+            prepared.launch()
         elif isinstance(adapter, Whole):
             self._launch(adapter, call)
         else:
