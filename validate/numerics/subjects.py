@@ -47,7 +47,8 @@ def over_several(profile: Profile) -> bool:
         return False
     from validate.paths.vllm import ADAPTERS
 
-    return any(adapter.needs.ranks != 1 for path in paths for stage in ADAPTERS[path].values() for adapter in stage)
+    needs = [adapter.needs for path in paths for stage in ADAPTERS[path].values() for adapter in stage]
+    return any(one.ranks != 1 and one.lacking(CAPABILITY[profile.runs_on]) is None for one in needs)
 
 
 def refuse_ranks(profile: Profile) -> None:
