@@ -22,6 +22,7 @@ from validate.paths.vllm import (
     o_proj,
     router,
     shared_experts,
+    shared_small_batch,
 )
 from validate.paths.vllm.adapter import Composed, OverRanks, Part, Whole
 from validate.paths.vllm.source import Source
@@ -32,15 +33,19 @@ AnyAdapter = Whole | Composed | OverRanks
 ADAPTERS: Mapping[str, Mapping[str, tuple[AnyAdapter, ...]]] = {
     "default": {"kda": (kda.DefaultKda(),), "attn_res": (attn_res.DefaultAttnRes(),)},
     "specialized": {
-        "embedding": (embedding.SpecializedEmbedding(),),
-        "attn_res": (attn_res.SpecializedAttnRes(),),
-        "input_projection": (input_projection.SpecializedSkinny(),),
+        "embedding": (embedding.EmbeddingOverRanks(), embedding.SpecializedEmbedding()),
+        "attn_res": (attn_res.SpecializedAttnRes(), attn_res.FusedAttnRes()),
+        "input_projection": (input_projection.SpecializedProjection(), input_projection.SpecializedSkinny()),
         "kda": (kda.SpecializedKda(),),
         "mla": (mla.SpecializedMla(),),
         "o_proj": (o_proj.SpecializedOproj(),),
         "router": (router.SpecializedRouter(),),
-        "shared_experts": (shared_experts.SpecializedSharedExperts(),),
-        "dense_mlp": (dense_mlp.SpecializedDenseMlp(),),
+        "shared_experts": (
+            shared_experts.SpecializedSharedExperts(),
+            shared_small_batch.SmallSharedExperts(),
+            shared_experts.SpecializedSharedSitu(),
+        ),
+        "dense_mlp": (dense_mlp.SpecializedDenseMlp(), dense_mlp.SpecializedDenseSitu()),
     },
 }
 ENTRIES = {"default": entries.DEFAULT, "specialized": entries.SPECIALIZED}
