@@ -56,7 +56,7 @@ class SpecializedSharedExperts(Whole):
 
 
 class _Front:
-    """A launch of ``SharedFront.shared_expert``. It holds what views and TMA maps point to: they do not."""
+    """A launch of ``SharedFront.shared_expert``. It holds what TMA maps and peers' addresses point to: they do not."""
 
     def __init__(self, call: Call, source: Source) -> None:
         i, tp = call.inputs, call.shape["tp"]

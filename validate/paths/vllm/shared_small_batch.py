@@ -85,7 +85,7 @@ class _Shared:
         i, input_row, gate_up, results = call.inputs, *call.buffers.values(), call.outputs["results"]
         device = results.device
         bind = imported(source, SMALL_BATCH, "_launch")
-        self.tables = tables = torch.full((2 * 65536,), float("nan"), device=device)  # a view does not hold its tensor
+        tables = torch.full((2 * 65536,), float("nan"), device=device)
         code, operands = bind("tables", (tables,))
         code(*operands, cutlass.Float32(i["beta"]), cutlass.Float32(i["linear_beta"]), host.stream(device))
         words = gate_up.view(torch.int32).flatten().view(torch.uint32)
