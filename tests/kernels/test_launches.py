@@ -120,6 +120,54 @@ FAULTS = {
         EXPERTS,
         "shape (258048,), compiled for (229376)",
     ),
+    "a split-K product in fp32": (
+        entries.PROJECTION,
+        {"cutlass.Float32 if output_dtype == torch.float32 else cutlass.BFloat16": "cutlass.Float32"},
+        "input_projection/ and batch3-",
+        "bfloat16, compiled for Float32",
+    ),
+    "a GEMV for a row more": (
+        f"{entries.SKINNY.removesuffix('_skinny_gemm.py')}skinny_gemm.py",
+        {"(config.num_rows, k)": "(config.num_rows + 1, k)"},
+        "input_projection/ and batch1-regime1-",
+        "shape (1, 7168), compiled for (2, 7168)",
+    ),
+    "a dense activation of fp32": (
+        entries.DENSE,
+        {"(dynamic_fake(2), dynamic_fake(2),": "(dynamic_fake(2, torch.float32), dynamic_fake(2),"},
+        "dense_mlp/ and batch1-",
+        "bfloat16, compiled for Float32",
+    ),
+    "no map of the router's rows": (
+        entries.SHARED,
+        {"(256 if front is None else 384,)": "(256,)"},
+        "shared_experts/ and batch64-",
+        "SharedUmma: operand 1: shape (384,), compiled for (256)",
+    ),
+    "two owners of the columns": (
+        entries.SHARED,
+        {"(fake((tp,), None, Int64), Int32(0), Int32(0), Int32(0))": "(fake((2,), None, Int64), *[Int32(0)] * 3)"},
+        "shared_experts/ and batch16-",
+        "SharedDown: operand 2: shape (16,), compiled for (2)",
+    ),
+    "gate and up in bf16": (
+        entries.FRONT,
+        {"output_dtype=torch.float32": "output_dtype=torch.bfloat16"},
+        "shared_experts/ and batch4-",
+        "float32, compiled for BFloat16",
+    ),
+    "an epsilon too few": (
+        entries.PREPARED_OPROJ,
+        {"row, xmoe, hints, eps, eps)": "row, xmoe, hints, eps)"},
+        "attn_res/ and batch3- and -fused1",
+        "OprojConsumer: operand 10: Float32, compiled for a stream",
+    ),
+    "a longer shard": (
+        entries.PREPARED_EMBEDDING,
+        {"fake((shard, 7168))": "fake((shard + 1, 7168))"},
+        "embedding/ and batch1-",
+        "shape (10240, 7168), compiled for (10241, 7168)",
+    ),
 }
 
 
@@ -138,3 +186,10 @@ def test_a_mistake_of_an_adapter_is_found(vllm_source: Path) -> None:
     done = subprocess.run([sys.executable, "-c", f"{mistake}; {run}"], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1, done.stderr
     assert "RouteSitu: operand 4: shape (1, 32, 5376), compiled for (1, 64, 5376)" in done.stdout
+
+
+def test_a_fault_in_a_kernel_of_tp8_alone_is_found(edited: Edit) -> None:
+    root = edited(entries.CHAIN, {"(MoeSharedTP8, (Int32,) * 2)": "(MoeSharedTP8, (Int32,) * 3)"})
+    code, said = watched(root, "shared_experts/ and batch1-regime1/", "gb300-tp8")
+    assert code == 1, said
+    assert "MoeSharedTP8: operand 7: a stream, compiled for Int32" in said

@@ -17,6 +17,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -139,6 +140,7 @@ def _torch(arch: str) -> None:
     torch.accelerator.device_index = lambda *_, **__: contextlib.nullcontext()  # type: ignore[assignment,misc]
     torch.accelerator.synchronize = lambda *_: None
     torch.distributed.barrier = lambda *_, **__: None
+    torch.distributed.all_reduce = lambda *_, **__: None
     bindings: Any = driver
     bindings.cuCtxGetStreamPriorityRange = lambda: (driver.CUresult.CUDA_SUCCESS, 0, -5)
     bindings.cuLaunchKernelEx = lambda *_: (driver.CUresult.CUDA_SUCCESS,)
@@ -178,12 +180,14 @@ def _engine() -> None:
 
 
 def _skinny(gemm: Any) -> Any:
-    """Compiles what a call with these operands would compile; the call itself asks for CUDA tensors."""
+    """Takes meta tensors for CUDA's, and compiles anew at each call, so that every deployment asks for its kernels."""
 
-    def compile_only(x: torch.Tensor, weight: torch.Tensor, configuration: Any, residual: Any) -> None:
-        gemm._compile(x.dtype, configuration, residual is not None)
+    def called(*operands: Any) -> Any:
+        gemm._compiled.clear()
+        with patch.object(torch.Tensor, "is_cuda", True):
+            return gemm(*operands)
 
-    return compile_only
+    return called
 
 
 def _probes(placement: Any) -> None:

@@ -27,6 +27,7 @@ from validate.paths.vllm import (
     ranks,
     router,
     shared_experts,
+    shared_small_batch,
 )
 from validate.paths.vllm.adapter import Composed, OverRanks, Prepared, Whole
 from validate.paths.vllm.source import Source
@@ -37,17 +38,21 @@ AnyAdapter = Whole | Composed | OverRanks
 ADAPTERS: Mapping[str, Mapping[str, tuple[AnyAdapter, ...]]] = {
     "default": {"kda": (kda.DefaultKda(),), "attn_res": (attn_res.DefaultAttnRes(),)},
     "specialized": {
-        "embedding": (embedding.SpecializedEmbedding(),),
-        "attn_res": (attn_res.SpecializedAttnRes(),),
-        "input_projection": (input_projection.SpecializedSkinny(),),
+        "embedding": (embedding.EmbeddingOverRanks(), embedding.SpecializedEmbedding()),
+        "attn_res": (attn_res.SpecializedAttnRes(), attn_res.FusedAttnRes()),
+        "input_projection": (input_projection.SpecializedProjection(), input_projection.SpecializedSkinny()),
         "kda": (kda.SpecializedKda(),),
         "mla": (mla.SpecializedMla(),),
         "experts": (experts.SpecializedExperts(),),
         "o_proj": (o_proj.SpecializedOprojOverRanks(), o_proj.SpecializedTcgenOproj(), o_proj.SpecializedOproj()),
         "router": (router.SpecializedRouter(),),
-        "shared_experts": (shared_experts.SpecializedSharedExperts(),),
+        "shared_experts": (
+            shared_experts.SpecializedSharedExperts(),
+            shared_small_batch.SmallSharedExperts(),
+            shared_experts.SpecializedSharedSitu(),
+        ),
         "moe_tail": (moe_tail.SpecializedMoeTail(),),
-        "dense_mlp": (dense_mlp.SpecializedDenseMlp(),),
+        "dense_mlp": (dense_mlp.SpecializedDenseMlp(), dense_mlp.SpecializedDenseSitu()),
     },
 }
 BY_TORCHRUN = "torchrun starts it:"  # how the reason begins why what runs over several ranks is missing without it

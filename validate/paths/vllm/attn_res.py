@@ -1,14 +1,21 @@
 """Attention residuals by vLLM's own kernels: one Triton kernel (default), seven-CTA clusters in CuTe DSL (specialized)."""
 
 import torch
+from torch import Tensor
 
 from validate.model.call import Call
-from validate.paths.vllm.adapter import Prepared, Whole
-from validate.paths.vllm.entries import ATTN_RES, PREPARED_ATTN_RES, imported
+from validate.model.dimensions import K3
+from validate.paths import Broken
+from validate.paths.emulated.mailbox import armed, fold
+from validate.paths.vllm import binding
+from validate.paths.vllm.adapter import Composed, Needs, Prepared, Run, Whole
+from validate.paths.vllm.device import SENTINEL
+from validate.paths.vllm.entries import ATTN_RES, PREPARED_ATTN_RES, PREPARED_OPROJ, imported
 from validate.paths.vllm.source import Source
 
 # Sources (saved blocks and prefix, over all rows) that the interpreter gets through in about two seconds.
 MOST_SOURCES = 80
+RANKS, CAPACITY = 8, 64  # slots and rows of the o-projection's mailbox, as at TP 8
 
 
 class DefaultAttnRes(Whole):
@@ -80,7 +87,7 @@ class SpecializedAttnRes(Whole):
 
     def missing(self, call: Call, source: Source) -> str | None:
         """The fused form: it reads all ranks' partials of the o-projection."""
-        return "no adapter yet for the form fused with the o-projection, which needs SM100" if call.shape["fused"] else None
+        return "the form fused with the o-projection needs SM100" if call.shape["fused"] else None
 
     def polls(self, call: Call) -> bool:
         """A mailbox, until all parts are there."""
@@ -101,3 +108,66 @@ class SpecializedAttnRes(Whole):
         if i["delta"] is None:
             return Prepared(lambda: prepared.run_ring(prefix, blocks, out, aux), (mailbox[:, :rows],))
         return Prepared(lambda: prepared.run(i["delta"], prefix, blocks, out, aux))
+
+
+class FusedAttnRes(Composed):
+    """``OprojConsumer`` of oproj/consumer.py: the form before the MLP, which adds up all ranks' partials itself. SM100.
+
+    Here the case's delta is handed out to the slots of a mailbox, and other streams play the ranks. TP 16 has the same
+    code for more slots, up to 8 rows mostly in one kernel with its producer (oproj/prepared.py, ``PreparedOproj``).
+    """
+
+    needs = Needs(capability=(10, 0))
+
+    def missing(self, call: Call, source: Source) -> str | None:
+        """The other forms."""
+        return None if call.shape["fused"] else "the other forms have a kernel of their own"
+
+    def note(self, call: Call) -> str:
+        """Where the partials come from."""
+        return f"the o-projection's consumer alone; the delta in the slots of {RANKS} ranks"
+
+    def polls(self, call: Call) -> bool:
+        """The kernel waits for all slots."""
+        return True
+
+    def compose(self, call: Call, run: Run) -> None:
+        """``reference.attn_res.reference`` says what the tensors are."""
+        box = armed((RANKS, CAPACITY, K3.hidden))
+        box[:, : call.shape["batch"]] = handed_out(call.inputs["delta"], RANKS)
+        inputs = {name: call.inputs[name] for name in ("norm", "query", "out_norm", "eps", "out_eps")}
+        buffers = {"prefix": call.buffers["prefix"], "blocks": call.buffers["blocks"], "mailbox": box}
+        run(_Consumer(), Call("attn_res", call.shape, inputs, {}, buffers, call.outputs))
+        left = int((box.view(torch.int32) != SENTINEL).sum())
+        if left:
+            raise Broken("mailbox", "complete", left, f"{left} words are not armed again")
+
+
+class _Consumer:
+    """Bound as ``PreparedOproj.run`` of oproj/prepared.py binds it, one-shot, without a MoE front."""
+
+    step = ()
+
+    def prepare(self, call: Call, source: Source) -> Prepared:
+        host, float32 = binding.host(source), binding.cutlass().Float32
+        i, s, rows, box = call.inputs, call.shape, call.shape["batch"], call.buffers["mailbox"]
+        k = K3.heads * K3.head_dim // RANKS  # of its producer
+        compile_ = imported(source, PREPARED_OPROJ, "compile_oproj")
+        code = compile_("consumer", k, rows, RANKS, s["blocks"], bool(s["add"]), False)
+        state = (host.dynamic_view(call.buffers[name][:rows]) for name in ("prefix", "blocks"))
+        weights = (host.to_cute(i[name]) for name in ("norm", "query", "out_norm"))
+        out = call.outputs["out"]
+        operands = (host.to_cute(box), *state, *weights, host.dynamic_view(out), None, None)
+        epsilons = float32(i["eps"]), float32(i["out_eps"])
+        return Prepared(lambda: code(*operands, *epsilons, host.stream(out.device)), (box[:, :rows],))
+
+
+def handed_out(delta: Tensor, ranks: int) -> Tensor:
+    """bf16 [ranks, rows, columns] whose sum over the ranks, in any order, is ``delta`` [rows, columns] exactly.
+
+    Each element is one rank's, in turn along columns and rows; the others' are +0. So a slot that is left out, or added
+    twice, shows in every row. A -0 becomes +0: writers publish none, and no sum over ranks is one.
+    """
+    rows, columns = delta.shape
+    owner = (torch.arange(rows)[:, None] + torch.arange(columns)) % ranks
+    return torch.where(owner == torch.arange(ranks)[:, None, None], fold(delta), 0.0)

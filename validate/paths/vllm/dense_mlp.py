@@ -1,4 +1,6 @@
-"""Layer 0's activation by the specialized path's own kernel; the projections, split-K GEMMs by tcgen05, are emulated."""
+"""Layer 0's dense MLP: whole on SM100; on SM90 its activation, between emulated projections (split-K GEMMs by tcgen05)."""
+
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor
@@ -7,13 +9,48 @@ from validate.model.call import Call
 from validate.paths import Broken
 from validate.paths.emulated import dense_mlp as emulated
 from validate.paths.vllm import binding
-from validate.paths.vllm.adapter import Around, Composed, Prepared, Run
+from validate.paths.vllm.adapter import Around, Composed, Needs, Prepared, Run, Whole
 from validate.paths.vllm.entries import DENSE, imported
 from validate.paths.vllm.source import Source
 
 
-class SpecializedDenseMlp(Composed):
-    """``DenseSitu``: SiTU with the native tanh, and zeros where TP 16's down projection is padded. SM90 and later."""
+class SpecializedDenseMlp(Whole):
+    """``PreparedDenseMLP`` as ``SpecializedDecode`` binds it, without its all-reduce: the call is one rank's partial. SM100.
+
+    The rows are those of the regime: what a CUDA graph was prepared for, padded rows after the live ones.
+    """
+
+    needs = Needs(capability=(10, 0))
+    step = ("x",)
+
+    def missing(self, call: Call, source: Source) -> str | None:
+        """The kernels exist at two sizes."""
+        return emulated.SpecializedDenseMlp.missing(call)
+
+    def prepare(self, call: Call, source: Source) -> Prepared:
+        """``reference.dense_mlp.reference`` says what the tensors are."""
+        i, partial = call.inputs, call.outputs["partial"]
+        mlp = SimpleNamespace(
+            gate_up_proj=SimpleNamespace(weight=i["gate_up"]),
+            down_proj=SimpleNamespace(weight=i["down"]),
+            act_fn=SimpleNamespace(beta=i["beta"], linear_beta=i["linear_beta"]),
+        )
+        x = i["x"]
+        prepared = imported(source, DENSE, "PreparedDenseMLP")(mlp, [len(x)])
+        out = torch.empty_like(x)
+
+        def launch() -> None:
+            # Zeros that nobody writes where the down projection is padded would be found as NaN.
+            for unwritten in (prepared.gates, prepared.hidden_rows, out):
+                unwritten.fill_(float("nan"))
+            prepared.run(x, out)
+            partial.copy_(out[: len(partial)])
+
+        return Prepared(launch)
+
+
+class SpecializedDenseSitu(Composed):
+    """``DenseSitu``: SiTU with the native tanh, and zeros where TP 16's down projection is padded. SM90."""
 
     def missing(self, call: Call, source: Source) -> str | None:
         """The kernels exist at two sizes."""

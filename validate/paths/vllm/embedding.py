@@ -1,5 +1,9 @@
-"""The token embedding's gather by the specialized path's own kernel, every rank's in turn; the all-reduce is emulated."""
+"""The token embedding's gather by the specialized path's own kernel: on all ranks, or on one GPU every rank's in turn.
 
+The all-reduce is the framework's in both paths: over the ranks PyTorch's stands for it, on one GPU it is emulated.
+"""
+
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +14,41 @@ from validate.model.call import Call
 from validate.model.dimensions import K3
 from validate.numerics import measure
 from validate.paths.emulated import embedding as emulated
-from validate.paths.vllm.adapter import Around, Composed, Prepared, Run
+from validate.paths.vllm.adapter import Around, Composed, Group, OverRanks, Prepared, Run
 from validate.paths.vllm.entries import PREPARED_EMBEDDING, module_of
 from validate.paths.vllm.source import Source
+
+
+class EmbeddingOverRanks(OverRanks):
+    """``PreparedEmbedding`` on each rank, with its shard of the table."""
+
+    step = ("ids",)
+
+    def missing(self, call: Call, source: Source) -> str | None:
+        """The path exists at two sizes."""
+        return emulated.SpecializedEmbedding.missing(call)
+
+    def note(self, call: Call) -> str:
+        """Which all-reduce is vLLM's own choice, by size and machine."""
+        return "gather by vLLM; all-reduce by PyTorch over NCCL"
+
+    def prepare(self, share: Call, source: Source, group: Group) -> Prepared:
+        """``reference.embedding.reference`` says what the tensors are."""
+        ids, shard, out = share.inputs["ids"], share.inputs["table"], share.outputs["out"]
+
+        def all_reduce(partial: Tensor) -> Tensor:
+            torch.distributed.all_reduce(partial, group=group.process_group)
+            return partial
+
+        embedding = _prepared(source, shard, group.size * len(shard), group.size, group.rank, all_reduce)
+        rows = torch.empty(len(ids), K3.hidden, dtype=out.dtype, device=out.device)
+
+        def launch() -> None:
+            rows.fill_(float("nan"))
+            embedding.run(ids, rows)
+            out.copy_(odd_one(rows, out.shape[-1]))
+
+        return Prepared(launch)
 
 
 class SpecializedEmbedding(Composed):
@@ -36,11 +72,7 @@ class _Around(Around, emulated.SpecializedEmbedding):
         partial = torch.full((len(ids), K3.hidden), float("nan"), dtype=out.dtype)
         part = Call("embedding", {"rank": rank, "vocab": vocab}, {"ids": ids, "shard": shard}, {}, {}, {"out": partial})
         self._run(_Gather(), part)
-        # The kernel's rows are 7168 wide, those of the case are repeated: a repeat that differs is what is judged.
-        repeats = partial.view(len(ids), -1, out.shape[1]).unbind(1)
-        out.copy_(repeats[0])
-        for repeat in repeats[1:]:
-            out.copy_(torch.where(measure.bits(repeat) != measure.bits(repeats[0]), repeat, out))
+        out.copy_(odd_one(partial, out.shape[1]))
 
 
 class _Gather:
@@ -48,9 +80,23 @@ class _Gather:
 
     def prepare(self, call: Call, source: Source) -> Prepared:
         i, out = call.inputs, call.outputs["out"]
-        weight = i["shard"].repeat(1, K3.hidden // i["shard"].shape[1])
-        module = SimpleNamespace(weight=weight, org_vocab_size=call.shape["vocab"])
-        file: Any = source.module(module_of(PREPARED_EMBEDDING))
-        file.get_tp_group = lambda: SimpleNamespace(all_reduce=lambda partial: partial)  # this process alone
-        prepared = file.PreparedEmbedding(module, 1, call.shape["rank"])
+        prepared = _prepared(source, i["shard"], call.shape["vocab"], 1, call.shape["rank"], lambda partial: partial)
         return Prepared(lambda: prepared.run(i["ids"], out))
+
+
+def odd_one(rows: Tensor, columns: int) -> Tensor:
+    """[rows, columns] of ``rows`` that repeat them: the first repeat that differs from the first of all, else that one.
+
+    The kernel's rows are 7168 wide, those of the case are repeated: a repeat that differs is what is judged.
+    """
+    repeats = rows.view(len(rows), -1, columns)
+    differs = (measure.bits(repeats) != measure.bits(repeats[:, :1])).any(-1)
+    return repeats.gather(1, differs.int().argmax(1)[:, None, None].expand(-1, 1, columns))[:, 0]
+
+
+def _prepared(source: Source, shard: Tensor, vocab: int, tp: int, rank: int, all_reduce: Callable[[Tensor], Tensor]) -> Any:
+    """``PreparedEmbedding`` with a group that has what it asks of one: an all-reduce."""
+    module = SimpleNamespace(weight=shard.repeat(1, K3.hidden // shard.shape[1]), org_vocab_size=vocab)
+    file: Any = source.module(module_of(PREPARED_EMBEDDING))
+    file.get_tp_group = lambda: SimpleNamespace(all_reduce=all_reduce)
+    return file.PreparedEmbedding(module, tp, rank)

@@ -53,6 +53,8 @@ PREPARED_OPROJ, DENSE = f"{CUTEDSL}/oproj/prepared.py", f"{CUTEDSL}/moe/dense.py
 EXPERTS, CHAIN = f"{CUTEDSL}/moe/experts_runtime.py", f"{CUTEDSL}/moe/small_batch/chain.py"
 POLICY = f"{CUTEDSL}/common/policy.py"
 TWOSHOT, TAIL = f"{CUTEDSL}/common/twoshot.py", f"{CUTEDSL}/moe/tail_runtime.py"
+PROVIDERS, PROJECTION = f"{NVIDIA}/specialized_decode/runtime/providers.py", f"{CUTEDSL}/gemm/projection.py"
+SHARED = f"{CUTEDSL}/moe/shared.py"
 SKINNY = "vllm/model_executor/kernels/linear/cute_dsl/_skinny_gemm.py"
 
 # By path and stage. Only parameters that are passed are named.
@@ -99,6 +101,11 @@ SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
         _entry(HOST, "stream", "device"),
     ),
     "input_projection": (
+        _entry(PROVIDERS, "projection_policies", "tp rows batches"),
+        _entry(PROVIDERS, "SkinnyProjection.__init__", "weight fallback"),
+        _entry(PROVIDERS, "SkinnyProjection.run", "x out"),
+        _entry(PROJECTION, "PreparedProjection.__init__", "weight policies"),
+        _entry(PROJECTION, "PreparedProjection.prepare", ""),
         _entry(
             SKINNY,
             "CuteSkinnyGemm.__init__",
@@ -128,11 +135,23 @@ SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
         _entry(PREPARED_ATTN_RES, "PreparedAttnRes.run_ring", "prefix blocks out"),
     ),
     "dense_mlp": (
+        _entry(DENSE, "PreparedDenseMLP.__init__", "mlp batches"),
+        _entry(DENSE, "PreparedDenseMLP.run", "x out"),
         _entry(DENSE, "_compile_activation", "hidden padded arch"),
         _entry(HOST, "architecture", "device"),
         _entry(HOST, "dynamic_view", "tensor"),
     ),
-    "shared_experts": (_entry(FRONT, "compile_route", "batch shared renorm roles device polled plan"),),
+    "shared_experts": (
+        _entry(FRONT, "compile_route", "batch shared renorm roles device polled plan"),
+        _entry(FRONT, "SharedFront.__init__", "moe packed box storage batches beta linear_beta plan counters q"),
+        _entry(FRONT, "SharedFront.shared_expert", "x tail"),
+        _entry(FRONT, "SharedFront.merged_batch", "batch"),
+        Constant(FRONT, "MERGED", {8: "41-64:1", 16: "33-64:1"}),
+        _entry(PROVIDERS, "pack_front", "moe rank tp"),
+        _entry(SHARED, "compile_shared", "tp batch device gate front"),
+        _entry(SHARED, "scratch", "device"),
+        _entry(CHAIN, "_launch", "kind tensors"),
+    ),
     "router": (_entry(FRONT, "compile_route", "batch shared renorm roles device polled plan"),),
     "experts": (
         _entry(EXPERTS, "PersistentExperts.__init__", "w13 s13 w2 s2 beta linear_beta"),
@@ -159,6 +178,8 @@ SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
         _entry(PREPARED_ATTN_RES, "PreparedAttnRes.bind_aux", ""),
         _entry(PREPARED_ATTN_RES, "PreparedAttnRes.run", "delta prefix blocks out aux"),
         _entry(PREPARED_ATTN_RES, "PreparedAttnRes.run_ring", "prefix blocks out aux"),
+        _entry(PREPARED_OPROJ, "compile_oproj", "kind k batch tp nb has_delta mla front cap twoshot"),
+        _entry(HOST, "dynamic_view", "tensor"),
     ),
 }
 

@@ -1,6 +1,6 @@
-"""The fused input projection of one and two rows by the specialized path's own kernel, a GEMV of scalar products.
+"""The attention layers' fused input projection: a GEMV of scalar products at one and two rows, then split-K by tcgen05.
 
-From three rows on the path takes a split-K GEMM by tcgen05, which needs SM100.
+On SM100 all sizes run through vLLM's own providers. The GEMV runs on SM90, too, where it is compiled here.
 """
 
 from functools import cache
@@ -11,25 +11,51 @@ import torch
 from validate.model.call import Call
 from validate.paths.emulated.input_projection import SKINNY_THREADS, SpecializedInputProjection
 from validate.paths.vllm import binding
-from validate.paths.vllm.adapter import Prepared, Whole
-from validate.paths.vllm.entries import SKINNY, imported
+from validate.paths.vllm.adapter import Needs, Prepared, Whole
+from validate.paths.vllm.entries import PROJECTION, PROVIDERS, SKINNY, imported
 from validate.paths.vllm.source import Source
 
 # Outputs of a block and unrolled steps of K by rows (runtime/providers.py ``SkinnyProjection``).
 OUTPUTS, UNROLL = 4, {1: 1, 2: 2}
 
 
+class SpecializedProjection(Whole):
+    """``SkinnyProjection`` around ``PreparedProjection``, as ``Attention`` of runtime/providers.py binds them. SM100.
+
+    The rows are those of the regime: what a CUDA graph was prepared for, padded rows after the live ones.
+    """
+
+    needs = Needs(capability=(10, 0))
+    step = ("x",)
+
+    def missing(self, call: Call, source: Source) -> str | None:
+        """Other TP sizes."""
+        return SpecializedInputProjection.missing(call)
+
+    def prepare(self, call: Call, source: Source) -> Prepared:
+        """``reference.input_projection.reference`` says what the tensors are."""
+        x, weight, out = call.inputs["x"], call.inputs["weight"], call.outputs["projected"]
+        policies = imported(source, PROVIDERS, "projection_policies")(call.shape["tp"], len(weight), [len(x)])
+        split_k = imported(source, PROJECTION, "PreparedProjection")(weight, policies).prepare()
+        projection = imported(source, PROVIDERS, "SkinnyProjection")(weight, split_k)
+
+        def launch() -> None:
+            projected = projection.run(x, out)
+            if projected is not out:  # the GEMV allocates its result
+                out.copy_(projected)
+
+        return Prepared(launch)
+
+
 class SpecializedSkinny(Whole):
-    """``CuteSkinnyGemm`` as ``ShapeDynamicSkinnyGemm`` compiles it for ``SkinnyProjection``. SM90 and later."""
+    """``CuteSkinnyGemm`` as ``ShapeDynamicSkinnyGemm`` compiles it for ``SkinnyProjection``. SM90."""
 
     step = ("x",)
 
     def missing(self, call: Call, source: Source) -> str | None:
         """More than two rows."""
         reason = SpecializedInputProjection.missing(call)
-        return reason or (
-            None if call.shape["regime"] in SKINNY_THREADS else "no adapter yet for its split-K GEMM, which needs SM100"
-        )
+        return reason or (None if call.shape["regime"] in SKINNY_THREADS else "its split-K GEMM needs SM100")
 
     def prepare(self, call: Call, source: Source) -> Prepared:
         """``reference.input_projection.reference`` says what the tensors are."""

@@ -8,9 +8,10 @@ below, and by nothing else:
 - ``platforms``: CUDA as torch finds it, or, interpreted, neither CUDA nor vLLM's CPU build (its kernels are others);
 - ``triton_utils``, ``logger``, ``_custom_ops`` (empty: no compiled kernels), ``model_executor.custom_op``;
 - ``distributed``: a group of this process alone, whose all-reduce returns its argument;
+- ``utils.torch_utils``: the current stream; ``model_executor.layers.mamba.mamba_utils``: a name that is imported only;
 - ``v1.attention.backends.utils``: the null block's and the padded slot's numbers;
 - names that the KDA file imports for prefill, which is not run here, and, where FlashInfer cannot be imported, those that
-  the split-K GEMM's file imports from it, so that files beside it can be imported.
+  the split-K GEMM's file imports from it, so that files beside it can be imported: the GEMM itself is then refused.
 """
 
 import hashlib
@@ -151,6 +152,8 @@ def _stand_ins(interpreted: bool) -> dict[str, ModuleType]:
         "vllm._custom_ops": {},
         "vllm.distributed": {"get_tp_group": _Alone},
         "vllm.model_executor.custom_op": {"CustomOp": _CustomOp},
+        "vllm.model_executor.layers.mamba.mamba_utils": {"is_conv_state_dim_first": None},
+        "vllm.utils.torch_utils": {"current_stream": _stream},
         "vllm.v1.attention.backends.utils": {"NULL_BLOCK_ID": 0, "PAD_SLOT_ID": -1},
         **{f"{FLA}.{name}": names for name, names in PREFILL.items()},
     }
@@ -169,13 +172,23 @@ def _stand_ins(interpreted: bool) -> dict[str, ModuleType]:
             "flashinfer": {},
             "flashinfer.gemm": {},
             "flashinfer.gemm.kernels": {},
-            SPLIT_K: dict.fromkeys(SPLIT_K_NAMES),
+            SPLIT_K: dict.fromkeys(SPLIT_K_NAMES, _without_flashinfer),
         }
     modules = {}
     for name, attributes in contents.items():
         modules[name] = ModuleType(name)
         modules[name].__dict__.update(attributes)
     return modules
+
+
+def _without_flashinfer(*_: object) -> None:
+    raise InputError("the split-K GEMM takes parts of FlashInfer, which cannot be imported: install vLLM's flashinfer-python")
+
+
+def _stream() -> Any:
+    import torch
+
+    return torch.cuda.current_stream()
 
 
 def _importable(name: str) -> bool:
