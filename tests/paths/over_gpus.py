@@ -65,7 +65,7 @@ def main(folder: str, *names: str) -> None:
     group = processes.current()
     assert group is not None
     vllm.ADAPTERS["specialized"]["o_proj"] = (PushedOproj(),)  # type: ignore[index]
-    subject = vllm.Vllm("specialized", source.opened(Path(folder)))
+    subject = vllm.Vllm("specialized", source.opened(Path(folder)), group.size)
     cases = {case.id: case for case in judge.cases(load("hopper"), ["o_proj"])}
     for name in names:
         call = judge.build(cases[name])

@@ -86,7 +86,7 @@ SIZES = [
 def test_the_sizes_of_each_adapter(stage: str, sizes: dict[str, int], gb300: str, hopper: str) -> None:
     call = judge.build(Case(stage, sizes, "trained", 0))
     for capability, wanted in ((GB300, gb300), (HOPPER, hopper)):
-        chosen = choose("specialized", call, source.Source(Path()), capability)
+        chosen = choose("specialized", call, source.Source(Path()), capability, 16)
         said = chosen if isinstance(chosen, str) else type(chosen).__name__
         assert wanted in said
 
@@ -96,14 +96,14 @@ def test_the_fused_form_has_an_adapter_of_its_own(fused: int) -> None:
     cases = judge.cases(profiles.load("gb300-tp16"), ["attn_res"])
     call = judge.build(next(case for case in cases if case.sizes["fused"] == fused))
     wanted = attn_res.FusedAttnRes if fused else attn_res.SpecializedAttnRes
-    assert type(choose("specialized", call, source.Source(Path()), GB300)) is wanted
-    chosen = choose("specialized", call, source.Source(Path()), HOPPER)
+    assert type(choose("specialized", call, source.Source(Path()), GB300, 16)) is wanted
+    chosen = choose("specialized", call, source.Source(Path()), HOPPER, 16)
     assert chosen == "the form fused with the o-projection needs SM100" if fused else type(chosen) is wanted
 
 
 def test_the_merged_sizes_are_said() -> None:
     for tp, rows, said in ((8, 40, False), (8, 48, True), (16, 32, False), (16, 64, True)):
         call = judge.build(Case("shared_experts", {"tp": tp, "batch": rows, "regime": rows}, "trained", 0))
-        chosen = choose("specialized", call, source.Source(Path()), GB300)
+        chosen = choose("specialized", call, source.Source(Path()), GB300, 16)
         assert not isinstance(chosen, str)
         assert (chosen.note(call) is not None) is said

@@ -42,11 +42,6 @@ def test_a_file_is_a_profile_too(tmp_path: Path) -> None:
         ('subjects = ["emulated-default"]', "", "subjects"),
         ("seeds = 2", "seeds = 2\nsurprise = 1", "surprise"),
         ("seeds = 2", "seeds = ", "line"),
-        (
-            'runs_on = "emulated"',
-            'runs_on = "gb300"\nnodes = 2\ngpus_per_node = 4',
-            "tp 16 needs as many GPUs: there are 2 nodes of 4",
-        ),
     ],
 )
 def test_wrong_fields_are_named(tmp_path: Path, old: str, new: str, names: str) -> None:

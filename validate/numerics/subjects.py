@@ -25,13 +25,13 @@ def make(profile: Profile, planted: str | None = None, vllm_src: str | None = No
     """
     fault = faults.find(planted) if planted else None
     emulated = profile.runs_on == "emulated"
-    made = [_named(name, fault, vllm_src, interpreted=emulated) for name in profile.subjects]
+    made = [_named(name, fault, vllm_src, profile) for name in profile.subjects]
     for subject in made:
         there = subject.capability() if isinstance(subject, _RunsVllm) else None
         if there is not None and there != CAPABILITY[profile.runs_on]:
             wanted, found = (".".join(map(str, version)) for version in (CAPABILITY[profile.runs_on], there))
             raise InputError(f"profile {profile.name} runs on GPUs of compute capability {wanted}, this one has {found}")
-    return [*made, _vllm("default", vllm_src, interpreted=True)] if emulated and vllm_src else made
+    return [*made, _vllm("default", vllm_src, profile.gpus, interpreted=True)] if emulated and vllm_src else made
 
 
 def kernel_paths(profile: Profile) -> list[str]:
@@ -45,7 +45,8 @@ def processes(profile: Profile, call: Call) -> int:
         return 1
     from validate.paths.vllm import choose, ranks_of, source
 
-    chosen = [choose(path, call, source.Source(Path()), CAPABILITY[profile.runs_on]) for path in kernel_paths(profile)]
+    nowhere, capability = source.Source(Path()), CAPABILITY[profile.runs_on]
+    chosen = [choose(path, call, nowhere, capability, profile.gpus) for path in kernel_paths(profile)]
     return max([ranks_of(adapter, call) for adapter in chosen if not isinstance(adapter, str)], default=1)
 
 
@@ -57,7 +58,7 @@ def without_gpu(profile: Profile, vllm_src: str | None = None) -> Mapping[str, C
     if profile.runs_on == "emulated":
         return {subject.name: subject.missing for subject in make(profile, vllm_src=vllm_src)}
     # The kernels: beside them the others are emulated.
-    return {f"vllm-{path}": _asked(path, CAPABILITY[profile.runs_on]) for path in kernel_paths(profile)}
+    return {f"vllm-{path}": _asked(path, profile) for path in kernel_paths(profile)}
 
 
 def sound_and_faulty(names: Iterable[str]) -> list[Subject]:
@@ -80,12 +81,12 @@ class _RunsVllm(Protocol):
     def capability(self) -> tuple[int, int] | None: ...
 
 
-def _named(name: str, planted: faults.Fault | None, vllm_src: str | None, *, interpreted: bool) -> Subject:
+def _named(name: str, planted: faults.Fault | None, vllm_src: str | None, profile: Profile) -> Subject:
     kind, path = _kind_and_path(name)
     if kind == "vllm":
-        if interpreted:
+        if profile.runs_on == "emulated":
             raise InputError(f"{name} in an emulated profile: name vLLM's sources by --vllm-src instead")
-        return _vllm(path, vllm_src, interpreted=False)
+        return _vllm(path, vllm_src, profile.gpus, interpreted=False)
     if planted is not None and planted.path == path:
         return Emulated(path, {planted.stage: planted.implementation})
     return Emulated(path)
@@ -98,20 +99,20 @@ def _kind_and_path(name: str) -> tuple[str, str]:
     return kind, path
 
 
-def _asked(path: str, capability: tuple[int, int]) -> Callable[[Call], str | None]:
+def _asked(path: str, profile: Profile) -> Callable[[Call], str | None]:
     from validate.paths.vllm import choose, source
 
     nowhere = source.Source(Path())
 
     def ask(call: Call) -> str | None:
-        chosen = choose(path, call, nowhere, capability)
+        chosen = choose(path, call, nowhere, CAPABILITY[profile.runs_on], profile.gpus)
         return chosen if isinstance(chosen, str) else None
 
     return ask
 
 
 @cache
-def _vllm(path: str, folder: str | None, *, interpreted: bool) -> Subject:
+def _vllm(path: str, folder: str | None, gpus: int, *, interpreted: bool) -> Subject:
     from validate.paths.vllm import Vllm, source  # Triton is not needed without it
 
-    return Vllm(path, source.opened(Path(folder) if folder else None, interpreted=interpreted))
+    return Vllm(path, source.opened(Path(folder) if folder else None, interpreted=interpreted), gpus)

@@ -3,9 +3,9 @@
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from validate.errors import InputError
 
@@ -35,14 +35,6 @@ class Profile(BaseModel):
     def gpus(self) -> int:
         """GPUs of all nodes."""
         return self.nodes * self.gpus_per_node
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        """A GB300 profile's ranks have a GPU each."""
-        if self.runs_on == "gb300" and max(self.tp) > self.gpus:
-            wanted = f"tp {max(self.tp)} needs as many GPUs"
-            raise ValueError(f"{wanted}: there are {self.nodes} nodes of {self.gpus_per_node}")
-        return self
 
 
 def names() -> list[str]:

@@ -74,12 +74,14 @@ def load(path: str, source: Source) -> int:
     return len(files)
 
 
-def choose(path: str, call: Call, source: Source, capability: tuple[int, int] | None) -> AnyAdapter | str:
-    """The adapter that runs a call on a GPU of this capability (None: interpreted), or why none does."""
+def choose(path: str, call: Call, source: Source, capability: tuple[int, int] | None, gpus: int) -> AnyAdapter | str:
+    """The adapter that runs a call on so many GPUs of this capability (None: interpreted), or why none does."""
     lacking: list[str] = []
     missing: list[str] = []
     for adapter in ADAPTERS[path].get(call.stage, ()):
         reason = adapter.needs.lacking(capability) if capability else None
+        if reason is None and ranks_of(adapter, call) > gpus:
+            reason = f"needs {ranks_of(adapter, call)} GPUs, there {'are' if gpus > 1 else 'is'} {gpus}"
         if reason is not None:
             lacking.append(reason)
             continue
@@ -98,8 +100,9 @@ def ranks_of(adapter: AnyAdapter, call: Call) -> int:
 class Vllm:
     """One path's stages by vLLM's kernels: on this process's GPU, or interpreted if ``source`` is."""
 
-    def __init__(self, path: str, source: Source) -> None:
-        self.path, self.name = path, f"vllm-{path}"
+    def __init__(self, path: str, source: Source, gpus: int = 1) -> None:
+        """``gpus``: those of the profile, on all nodes."""
+        self.path, self.name, self._gpus = path, f"vllm-{path}", gpus
         self._source, self._group = source, group.current()
         # A kernel that is loaded while another one polls waits for it, and so for ever. Read when CUDA starts.
         os.environ["CUDA_MODULE_LOADING"] = "EAGER"
@@ -171,7 +174,7 @@ class Vllm:
             ranks.merge(call, mine, self._group.gather)
 
     def _chosen(self, call: Call) -> AnyAdapter | str:
-        return choose(self.path, call, self._source, self.capability())
+        return choose(self.path, call, self._source, self.capability(), self._gpus)
 
     def _adapter(self, call: Call) -> AnyAdapter:
         chosen = self._chosen(call)

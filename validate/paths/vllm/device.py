@@ -206,7 +206,7 @@ def _together(group: Group | None, what: Callable[[], T]) -> T:
 
 def _captured(prepared: Prepared) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's own thread may call CUDA meanwhile
         prepared.launch()
     return graph
 
