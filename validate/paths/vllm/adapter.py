@@ -35,12 +35,14 @@ class Prepared:
     ``mailboxes`` are the parts [slots, rows, width] of mailboxes that a launch polls: other ranks' writes, which may
     arrive after it began. Where this process plays the other ranks, they arrive from other streams; over real ranks they
     come from there, and ``arm`` brings all mailboxes of this rank into the state in which a step finds them. It is called
-    before every launch, on all ranks, and none launches before all have called it.
+    before every launch, on all ranks, and none launches before all have called it. ``collect`` is called on each rank after
+    the launches of all ranks have ended, and before results are brought back: what other ranks wrote is there then.
     """
 
     launch: Callable[[], None]
     mailboxes: tuple[Tensor, ...] = ()
     arm: Callable[[], None] | None = None
+    collect: Callable[[], None] | None = None
 
 
 class Part(Protocol):

@@ -50,7 +50,22 @@ PREPARED_KDA, PREPARED_ATTN_RES = f"{CUTEDSL}/kda/prepared.py", f"{CUTEDSL}/attn
 HOST, PREPARED_EMBEDDING = f"{CUTEDSL}/common/host.py", f"{CUTEDSL}/common/embedding.py"
 MLA_QUERY, MLA_VALUE, FRONT = f"{CUTEDSL}/mla/query.py", f"{CUTEDSL}/mla/value.py", f"{CUTEDSL}/moe/front.py"
 PREPARED_OPROJ, DENSE = f"{CUTEDSL}/oproj/prepared.py", f"{CUTEDSL}/moe/dense.py"
+PREPARED_MOE, SMALL_BATCH = f"{CUTEDSL}/moe/prepared.py", f"{CUTEDSL}/moe/small_batch/chain.py"
+PROVIDERS = f"{NVIDIA}/specialized_decode/runtime/providers.py"
 SKINNY = "vllm/model_executor/kernels/linear/cute_dsl/_skinny_gemm.py"
+
+# The MoE front over all ranks, of which two stages are judged.
+MOE_FRONT = (
+    _entry(PROVIDERS, "pack_front", "moe rank tp"),
+    _entry(PREPARED_OPROJ, "OprojMailbox.__init__", "group device tp rank shape"),
+    _entry(PREPARED_MOE, "MoEScratch.__init__", "tp device batches"),
+    _entry(FRONT, "SharedFront.__init__", "moe packed box storage batches beta linear_beta plan counters"),
+    _entry(FRONT, "SharedFront.route", "x"),
+    _entry(SMALL_BATCH, "SmallBatchBox.__init__", "group device tp rank"),
+    _entry(SMALL_BATCH, "_launch", "kind tensors"),
+    _entry(SMALL_BATCH, "u32", "t"),
+    _entry(HOST, "stream", "device"),
+)
 
 # By path and stage. Only parameters that are passed are named.
 DEFAULT: Mapping[str, tuple[Entry | Constant, ...]] = {
@@ -110,7 +125,8 @@ SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
         _entry(HOST, "dynamic_view", "tensor"),
     ),
     "shared_experts": (_entry(FRONT, "compile_route", "batch shared renorm roles device polled plan"),),
-    "router": (_entry(FRONT, "compile_route", "batch shared renorm roles device polled plan"),),
+    "router": (*MOE_FRONT, _entry(FRONT, "compile_route", "batch shared renorm roles device polled plan")),
+    "latent_down": MOE_FRONT,
     "kda": (
         _entry(PREPARED_KDA, "PreparedKda.__init__", "attention policies conv_dim_first"),
         _entry(PREPARED_KDA, "PreparedKda.prepare_caches", "caches"),

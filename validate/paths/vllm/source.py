@@ -9,6 +9,8 @@ below, and by nothing else:
 - ``triton_utils``, ``logger``, ``_custom_ops`` (empty: no compiled kernels), ``model_executor.custom_op``;
 - ``distributed``: a group of this process alone, whose all-reduce returns its argument;
 - ``v1.attention.backends.utils``: the null block's and the padded slot's numbers;
+- ``model_executor.layers.mamba.mamba_utils``: the layout of KDA's convolution state, vLLM's default, which the file of the
+  layers' providers imports;
 - names that the KDA file imports for prefill, which is not run here, and, where FlashInfer cannot be imported, those that
   the split-K GEMM's file imports from it, so that files beside it can be imported.
 """
@@ -152,6 +154,7 @@ def _stand_ins(interpreted: bool) -> dict[str, ModuleType]:
         "vllm.distributed": {"get_tp_group": _Alone},
         "vllm.model_executor.custom_op": {"CustomOp": _CustomOp},
         "vllm.v1.attention.backends.utils": {"NULL_BLOCK_ID": 0, "PAD_SLOT_ID": -1},
+        "vllm.model_executor.layers.mamba.mamba_utils": {"is_conv_state_dim_first": lambda: False},
         **{f"{FLA}.{name}": names for name, names in PREFILL.items()},
     }
     if interpreted or importlib.util.find_spec("triton") is not None:
