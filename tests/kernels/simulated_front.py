@@ -5,7 +5,7 @@ moe/shared.py, moe/small_batch of 0.33.0): operands by their places, slots and c
 multicast stores into all ranks' mailboxes. Prints a line a case: the elements in which each output differs from the emulated
 stage.
 
-``python -m tests.kernels.simulated_front FOLDER STAGE/TP/BATCH/REGIME[/FAULT] ...``, in a process of its own.
+``python -m tests.kernels.simulated_front FOLDER STAGE/INPUTS/TP/BATCH/REGIME[/FAULT] ...``, in a process of its own.
 """
 
 import importlib
@@ -24,10 +24,10 @@ from validate.kernels.launches import View
 from validate.model.call import Call
 from validate.numerics import latent_down, router
 from validate.numerics.case import Case
-from validate.paths import Broken
+from validate.paths import Broken, Lost
 from validate.paths.emulated import latent_down as emulated_latent
 from validate.paths.emulated import router as emulated_router
-from validate.paths.vllm import ranks
+from validate.paths.vllm import ranks, small_front
 from validate.paths.vllm.adapter import Prepared
 from validate.paths.vllm.latent_down import LatentDownOverRanks
 from validate.paths.vllm.router import RouterOverRanks
@@ -46,6 +46,8 @@ FAULTS = (
     "reads the other parity",
     "leaves the hint",
     "one shard late",
+    "a hint too few",
+    "the row as it is",
 )
 
 
@@ -166,8 +168,9 @@ class Machine:
     def arrived(self, xmoe: Tensor, epoch: Tensor, par: int, rows: int) -> Tensor:
         """The rows of x, for which the kernel polls, and for their hint before them."""
         x = xmoe[1 - par if self.fault == "reads the other parity" else par, 0, :rows]
-        assert int(epoch.view(torch.int32)[32 * par]) == 28 * rows, "waits for the hint"
-        assert not (x.view(torch.int32) == ARMED).any(), "waits for the row"
+        hints, armed = int(epoch.view(torch.int32)[32 * par]), int((x.view(torch.int32) == ARMED).sum())
+        if hints < 28 * rows or armed:
+            raise Lost(max(armed, 1), f"waits for ever: {hints} hints, {armed} words of the row armed")
         return x.clone()
 
     def small(self, x: Tensor, down: Tensor, address: int, pitch: int) -> None:
@@ -202,7 +205,9 @@ def _described(front: Tensor | None) -> Tensor:
     return found
 
 
-def simulate(source: Source, stage: str, tp: int, batch: int, regime: int, fault: str | None = None) -> dict[str, int]:
+def simulate(
+    source: Source, stage: str, inputs: str, tp: int, batch: int, regime: int, fault: str | None = None
+) -> dict[str, int]:
     """By output, the elements that are not those of the emulated stage."""
     assert fault is None or fault in FAULTS
     driverless.deploy(Deployment(tp, 1, False, (regime,)))
@@ -216,7 +221,7 @@ def simulate(source: Source, stage: str, tp: int, batch: int, regime: int, fault
     for module, name in ((emulated_latent, "front_gemm"), (emulated_latent, "lane_dot"), (emulated_router, "front_gemm")):
         setattr(module, name, multiplied)
     cases, adapter, emulated = STAGES[stage]
-    call = cases.build(Case(stage, {"tp": tp, "batch": batch, "regime": regime}, "trained", 0))
+    call = cases.build(Case(stage, {"tp": tp, "batch": batch, "regime": regime}, inputs, 0))
     expected, found = call.fresh(), call.fresh()
     emulated(expected)
     shares: list[Call] = []
@@ -246,9 +251,12 @@ def _main(folder: str, *cases: str) -> None:
     source = opened(Path(folder))
     prepare(source)
     for case in cases:
-        stage, tp, batch, regime, *fault = case.split("/")
+        stage, inputs, tp, batch, regime, *fault = case.split("/")
+        small_front.HINTS = 27 if fault == ["a hint too few"] else 28
+        changed: Any = SimpleNamespace(add=lambda x, _, out: out.copy_(x))
+        small_front.torch = changed if fault == ["the row as it is"] else torch
         try:
-            said = str(simulate(source, stage, int(tp), int(batch), int(regime), *fault))
+            said = str(simulate(source, stage, inputs, int(tp), int(batch), int(regime), *fault))
         except Broken as error:
             said = f"broken: {error}"
         print(f"{case}: {said}")
