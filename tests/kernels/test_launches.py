@@ -60,6 +60,18 @@ FAULTS = {
         "router/ and batch8-",
         "float32, compiled for BFloat16",
     ),
+    "columns of 64 bits": (
+        entries.FRONT,
+        {"c.Int32(box.rank * shard)": "c.Int64(box.rank * shard)"},
+        "router/ and batch8-",
+        "Int64, compiled for Int32",
+    ),
+    "a small batch's SiTU in fp32": (
+        entries.CHAIN,
+        {"(Float32,) * 4 + (Float64,)": "(Float32,) * 5"},
+        "latent_down/ and batch2-",
+        "Float64, compiled for Float32",
+    ),
     "columns first": (
         entries.PREPARED_OPROJ,
         {"fake((7168, k), (k, 1))": "fake((7168, k), (1, 7168))"},

@@ -113,6 +113,7 @@ def test_a_gpu_that_is_too_old_is_a_reason_not_to_run() -> None:
     assert "no adapter" in str(choose("default", judge.build(case_of("logits", batch=1)), nowhere, (10, 3), 16))
     subject = object.__new__(Vllm)  # as on a GPU, which its construction asks for
     subject.path, subject._source, subject._gpu = "default", nowhere, SimpleNamespace(capability=(8, 0))
+    subject._gpus, subject._group = 1, None
     assert "needs compute capability 9.0" in str(subject.missing(call))
 
 
@@ -139,7 +140,7 @@ class Elsewhere(Emulated):
 
 
 def test_a_gpu_that_is_not_the_profiles_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "_vllm", lambda path, folder, interpreted: Elsewhere(path))
+    monkeypatch.setattr(subjects, "_vllm", lambda path, folder, gpus, interpreted: Elsewhere(path))
     assert subjects.make(profiles.load("hopper"))
     with pytest.raises(InputError, match=r"gb300-tp16 runs on GPUs of compute capability 10\.3, this one has 9\.0"):
         subjects.make(profiles.load("gb300-tp16"))

@@ -21,6 +21,7 @@ from validate.paths.vllm import (
     experts,
     input_projection,
     kda,
+    latent_down,
     mla,
     moe_tail,
     o_proj,
@@ -45,7 +46,8 @@ ADAPTERS: Mapping[str, Mapping[str, tuple[AnyAdapter, ...]]] = {
         "mla": (mla.SpecializedMla(),),
         "experts": (experts.SpecializedExperts(),),
         "o_proj": (o_proj.SpecializedOprojOverRanks(), o_proj.SpecializedTcgenOproj(), o_proj.SpecializedOproj()),
-        "router": (router.SpecializedRouter(),),
+        "router": (router.RouterOverRanks(), router.SpecializedRouter()),
+        "latent_down": (latent_down.LatentDownOverRanks(),),
         "shared_experts": (
             shared_experts.SpecializedSharedExperts(),
             shared_small_batch.SmallSharedExperts(),

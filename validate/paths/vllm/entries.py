@@ -54,8 +54,21 @@ EXPERTS, CHAIN = f"{CUTEDSL}/moe/experts_runtime.py", f"{CUTEDSL}/moe/small_batc
 POLICY = f"{CUTEDSL}/common/policy.py"
 TWOSHOT, TAIL = f"{CUTEDSL}/common/twoshot.py", f"{CUTEDSL}/moe/tail_runtime.py"
 PROVIDERS, PROJECTION = f"{NVIDIA}/specialized_decode/runtime/providers.py", f"{CUTEDSL}/gemm/projection.py"
-SHARED = f"{CUTEDSL}/moe/shared.py"
+SHARED, PREPARED_MOE = f"{CUTEDSL}/moe/shared.py", f"{CUTEDSL}/moe/prepared.py"
 SKINNY = "vllm/model_executor/kernels/linear/cute_dsl/_skinny_gemm.py"
+
+# The MoE front over all ranks, of which two stages are judged.
+MOE_FRONT = (
+    _entry(PROVIDERS, "pack_front", "moe rank tp"),
+    _entry(PREPARED_OPROJ, "OprojMailbox.__init__", "group device tp rank shape"),
+    _entry(PREPARED_MOE, "MoEScratch.__init__", "tp device batches"),
+    _entry(FRONT, "SharedFront.__init__", "moe packed box storage batches beta linear_beta plan counters"),
+    _entry(FRONT, "SharedFront.route", "x"),
+    _entry(CHAIN, "SmallBatchBox.__init__", "group device tp rank"),
+    _entry(CHAIN, "_launch", "kind tensors"),
+    _entry(CHAIN, "u32", "t"),
+    _entry(HOST, "stream", "device"),
+)
 
 # By path and stage. Only parameters that are passed are named.
 DEFAULT: Mapping[str, tuple[Entry | Constant, ...]] = {
@@ -152,7 +165,8 @@ SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
         _entry(SHARED, "scratch", "device"),
         _entry(CHAIN, "_launch", "kind tensors"),
     ),
-    "router": (_entry(FRONT, "compile_route", "batch shared renorm roles device polled plan"),),
+    "router": (*MOE_FRONT, _entry(FRONT, "compile_route", "batch shared renorm roles device polled plan")),
+    "latent_down": MOE_FRONT,
     "experts": (
         _entry(EXPERTS, "PersistentExperts.__init__", "w13 s13 w2 s2 beta linear_beta"),
         _entry(EXPERTS, "PersistentExperts.prepare", "batch buffers out planned early", keywords=True),

@@ -1,7 +1,8 @@
-"""The choice of experts by the specialized path's own kernel, ``RouteSitu``, from emulated logits.
+"""The choice of experts by the specialized path's own kernels.
 
-The logits come through a mailbox to which all ranks multicast their shards; here other streams play the ranks. The GEMM
-that publishes them, and the one-kernel small batches, need multicast memory.
+Over all ranks the whole front runs. One GPU alone runs the kernel that routes, ``RouteSitu``, on emulated logits: they come
+through a mailbox to which all ranks multicast their shards, and other streams play the ranks. The GEMM that publishes them,
+and the one-kernel small batches, need multicast memory.
 """
 
 import torch
@@ -14,7 +15,23 @@ from validate.paths.emulated.front import uses_small_batch
 from validate.paths.vllm import route_situ
 from validate.paths.vllm.adapter import Composed, Prepared, Run, other_rows
 from validate.paths.vllm.device import SENTINEL
+from validate.paths.vllm.front import Front, Layer
+from validate.paths.vllm.front_adapter import FrontOverRanks
 from validate.paths.vllm.source import Source
+
+
+class RouterOverRanks(FrontOverRanks):
+    """The front's kernels of all ranks. SM100 and later."""
+
+    def layer(self, call: Call) -> Layer:
+        """The latent's weight is made of the gate."""
+        i = call.inputs
+        return Layer(i["gate"], -i["gate"].repeat(K3.latent // K3.experts, 1), i["bias"], i["scaling"])
+
+    def read(self, front: Front, call: Call) -> None:
+        """What this rank routes by."""
+        for output, there in (("ids", front.ids), ("weights", front.weights)):
+            call.outputs[output][0].copy_(there[: call.shape["batch"]])
 
 
 class SpecializedRouter(Composed):

@@ -8,8 +8,10 @@ below, and by nothing else:
 - ``platforms``: CUDA as torch finds it, or, interpreted, neither CUDA nor vLLM's CPU build (its kernels are others);
 - ``triton_utils``, ``logger``, ``_custom_ops`` (empty: no compiled kernels), ``model_executor.custom_op``;
 - ``distributed``: a group of this process alone, whose all-reduce returns its argument;
-- ``utils.torch_utils``: the current stream; ``model_executor.layers.mamba.mamba_utils``: a name that is imported only;
+- ``utils.torch_utils``: the current stream;
 - ``v1.attention.backends.utils``: the null block's and the padded slot's numbers;
+- ``model_executor.layers.mamba.mamba_utils``: the layout of KDA's convolution state, vLLM's default, which the file of the
+  layers' providers imports;
 - names that the KDA file imports for prefill, which is not run here, and, where FlashInfer cannot be imported, those that
   the split-K GEMM's file imports from it, so that files beside it can be imported: the GEMM itself is then refused.
 """
@@ -152,7 +154,7 @@ def _stand_ins(interpreted: bool) -> dict[str, ModuleType]:
         "vllm._custom_ops": {},
         "vllm.distributed": {"get_tp_group": _Alone},
         "vllm.model_executor.custom_op": {"CustomOp": _CustomOp},
-        "vllm.model_executor.layers.mamba.mamba_utils": {"is_conv_state_dim_first": None},
+        "vllm.model_executor.layers.mamba.mamba_utils": {"is_conv_state_dim_first": lambda: False},
         "vllm.utils.torch_utils": {"current_stream": _stream},
         "vllm.v1.attention.backends.utils": {"NULL_BLOCK_ID": 0, "PAD_SLOT_ID": -1},
         **{f"{FLA}.{name}": names for name, names in PREFILL.items()},
