@@ -84,7 +84,8 @@ def test_the_commands_select_what_they_say(monkeypatch: pytest.MonkeyPatch, name
     assert spread == [several] * (profile.nodes if several else 0)
 
 
-def test_a_start_that_would_be_refused_is_not_printed() -> None:
+def test_a_start_that_would_be_refused_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subjects, "over_several", lambda profile: False)
     profile = profiles.load("gb300-tp16")
     lines = dry_run.commands(judge.cases(profile), Arguments(profile=profile.name, seeds=1), profile)
     assert not [line for line in lines if "torchrun" in line]
@@ -137,6 +138,7 @@ def test_a_gpu_profile_with_an_unknown_subject_is_refused() -> None:
 
 def test_a_start_by_torchrun_is_refused_where_nothing_runs_over_several_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "16")
+    monkeypatch.setattr(subjects, "over_several", lambda profile: False)
     with pytest.raises(InputError, match="no subject of gb300-tp16 runs over several ranks"):
         subjects.refuse_ranks(profiles.load("gb300-tp16"))
 
