@@ -117,9 +117,9 @@ def deploy(deployment: Deployment) -> None:
 
 
 def forget() -> None:
-    """Empties vLLM's caches of compiled kernels, so that the next deployment asks for all of its kernels again."""
+    """Empties the caches of compiled kernels, so that the next deployment asks for all of its kernels again."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("vllm."):
+        if name.startswith(("vllm.", "tokenspeed_mla.")):
             for value in vars(module).values():
                 if hasattr(value, "cache_clear"):
                     value.cache_clear()
