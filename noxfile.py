@@ -77,9 +77,9 @@ def has_vllm(session: nox.Session) -> bool:
 
 
 def kernel_files(session: nox.Session) -> None:
-    """Two packages of which vLLM's kernels import one file each; what else they depend on is not needed."""
+    """Packages of which vLLM's kernels import few files; what else they depend on is not needed."""
     if not CURRENT:
-        session.install("-q", "--no-deps", "flashinfer-python==0.7.2.post1", "quack-kernels==0.6.5")
+        session.install("-q", "--no-deps", "flashinfer-python==0.7.2.post1", "quack-kernels==0.6.5", "tokenspeed_mla==2.0.3")
 
 
 @nox.session

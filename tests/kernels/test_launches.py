@@ -180,6 +180,36 @@ FAULTS = {
         "embedding/ and batch1-",
         "shape (10240, 7168), compiled for (10241, 7168)",
     ),
+    "lengths that trtllm-gen does not take": (
+        entries.PREPARED_MLA,
+        {"seq_lens=lengths,": "seq_lens=lengths.long(),"},
+        "mla/ and batch16-q1- and dcp1-",
+        "seq_lens torch.int64 (16,), it takes torch.int32 (16,)",
+    ),
+    "a parameter that trtllm-gen has not": (
+        entries.PREPARED_MLA,
+        {"enable_pdl=True,": "use_pdl=True,"},
+        "mla/ and batch16-q1- and dcp1-",
+        "it takes no use_pdl",
+    ),
+    "a query that tokenspeed does not take": (
+        entries.MLA_DCP,
+        {"args = [query[..., :512], query[..., 512:],": "args = [query[..., :512], query[..., 512:].float(),"},
+        "mla/ and batch1-q1-regime1- and dcp1-",
+        "float32, compiled for Float8E4M3FN",
+    ),
+    "totals of rows instead of requests": (
+        entries.MLA_DCP,
+        {"lens = fake((batch // q,), None, i32, 4)": "lens = fake((batch,), None, i32, 4)"},
+        "mla/ and batch8-q4- and dcp16-",
+        "shape (2,), compiled for (8)",
+    ),
+    "log-sum-exps without the dimension of a query's rows": (
+        entries.MLA_DCP,
+        {"rows_lse = fake((batch, 1, size * heads), None, f32, 4)": "rows_lse = fake((batch, size * heads), None, f32, 4)"},
+        "mla/ and batch1-q1- and dcp16-",
+        "shape (1, 1, 96), compiled for (1, 96)",
+    ),
 }
 
 

@@ -104,3 +104,13 @@ def test_another_order_of_the_same_instructions_is_seen() -> None:
     one = read("fence.acq_rel.gpu; red.release.gpu.global.add.u32 [%rd4], 1; ret;")
     other = read("red.release.gpu.global.add.u32 [%rd4], 1; fence.acq_rel.gpu; ret;")
     assert {name for name in one if one[name] != other[name]} == {"order of synchronization"}
+
+
+def test_the_second_kernel_of_a_module_is_read_too() -> None:
+    one = HEAD + "griddepcontrol.wait;\nst.global.b32 [%rd1], %r1;\nret;\n}\n"
+    other = one[one.index(".visible") :].replace("griddepcontrol.wait;\n", "")
+    alone, both = fingerprint(one), fingerprint(one + other)
+    assert {key: both[key] for key in alone} == alone
+    rest = {key.removesuffix(", kernel 2"): value for key, value in both.items() if key not in alone}
+    assert rest == fingerprint(other)
+    assert "griddepcontrol.wait" not in rest

@@ -140,10 +140,10 @@ class TotalsForLengths(SpecializedMla):  # noqa: D101
         return (i["lengths"][shard, b] - q + 1 + torch.arange(q)).clamp_min(0)
 
 
-@fault("mla.lengths-for-totals", "rows count as padding if this rank's shard is empty (mutant M17)")
+@fault("mla.lengths-for-totals", "rows count as padding if one rank's shard, the last, is empty (mutant M17)")
 class LengthsForTotals(SpecializedMla):  # noqa: D101
     def live(self, i: Inputs) -> Tensor:
-        return i["lengths"][i["rank"]] > 0
+        return i["lengths"][-1] > 0
 
 
 @fault("mla.empty-shard-counts", "an empty shard sends 0 as its log-sum-exp and takes part (vllm-ascend 14126)")

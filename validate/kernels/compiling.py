@@ -27,7 +27,7 @@ SOURCES = (
 )
 # Files of this suite that decide what is remembered.
 OWN = ("deployment.py", "driverless.py", "ptx.py", "recording.py", "resources.py", "../model/dimensions.py")
-TOOLS = ("nvidia-cutlass-dsl", "flashinfer-python", "quack-kernels", "apache-tvm-ffi")
+TOOLS = ("nvidia-cutlass-dsl", "flashinfer-python", "quack-kernels", "tokenspeed-mla", "apache-tvm-ffi")
 ERROR_CHARACTERS = 400  # of a compiler's message that is recorded
 
 Result = dict[str, Any]  # a fingerprint, or {"error": why it does not compile}

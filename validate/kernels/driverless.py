@@ -26,7 +26,8 @@ from validate.paths.vllm.source import Source
 
 SMS = 152  # of GB300 and GB200: vLLM's grids for TP16 and TP8 B9 to B64 fill 152 (moe/experts_runtime.py)
 SM_SHARED_BYTES = 228 * 1024  # of compute capability 10.0 and 10.3 (CUDA C++ Programming Guide, technical specifications)
-BARE = ("flashinfer", "quack")  # one file of each is read; their packages' __init__ import much that is not needed
+# Few files of each are read; their packages' __init__ import much that is not needed.
+BARE = ("flashinfer", "quack", "tokenspeed_mla")
 DECODE = "models.kimi_k3.nvidia.specialized_decode"
 CUTEDSL = f"{DECODE}.cutedsl"
 
@@ -70,6 +71,8 @@ def missing() -> list[str]:
         "cutlass": "nvidia-cutlass-dsl[cu13]==4.8.0",
         "flashinfer": "flashinfer-python==0.7.2.post1 (--no-deps)",
         "quack": "quack-kernels==0.6.5 (--no-deps)",
+        "tokenspeed_mla": "tokenspeed_mla==2.0.3 (--no-deps)",
+        "tvm_ffi": "apache-tvm-ffi==0.1.15.post2",
     }
     return [pip for name, pip in wanted.items() if importlib.util.find_spec(name) is None]
 
@@ -85,6 +88,7 @@ def prepare(source: Source, arch: str, view: Any = ANYTHING) -> ModuleType:
     primitives: Any = source.module("models.kimi_k3.nvidia.ops.cute_dsl.latent_moe_tail.primitives")
     primitives.to_cute = view
     _engine()
+    _cores()
     host: Any = source.module(f"{CUTEDSL}.common.host")
     host.tensor_maps = lambda specs, device: torch.empty(128 * len(specs), dtype=torch.uint8, device="meta")
     host.check_residency = lambda *_, **__: None
@@ -118,9 +122,9 @@ def deploy(deployment: Deployment) -> None:
 
 
 def forget() -> None:
-    """Empties vLLM's caches of compiled kernels, so that the next deployment asks for all of its kernels again."""
+    """Empties the caches of compiled kernels, so that the next deployment asks for all of its kernels again."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("vllm."):
+        if name.startswith(("vllm.", "tokenspeed_mla.")):
             for value in vars(module).values():
                 if hasattr(value, "cache_clear"):
                     value.cache_clear()
@@ -134,6 +138,7 @@ def _torch(arch: str) -> None:
     cuda: Any = torch.cuda
     cuda.get_device_capability = lambda *_: (int(digits[:-1]), int(digits[-1]))
     cuda.get_device_properties = lambda *_: SimpleNamespace(multi_processor_count=SMS)
+    cuda.is_current_stream_capturing = lambda: False
     cuda.Event = ANYTHING
     cuda.Stream = cuda.current_stream = lambda *_, **__: _Stream()
     cuda.stream = lambda _: contextlib.nullcontext()
@@ -173,6 +178,23 @@ def _engine() -> None:
         "vllm.forward_context": {"get_forward_context": ANYTHING, "is_forward_context_available": ANYTHING},
         "vllm.model_executor.layers.mamba.mamba_utils": {"is_conv_state_dim_first": lambda: False},
         "vllm.utils.torch_utils": {"current_stream": _Stream},
+    }
+    for name, attributes in contents.items():
+        sys.modules[name] = ModuleType(name)
+        sys.modules[name].__dict__.update(attributes)
+
+
+def _cores() -> None:
+    """The attention cores' packages, as far as vLLM calls them. FlashInfer's is compiled code: its front is left out."""
+    tokenspeed: Any = importlib.import_module("tokenspeed_mla")
+    utils: Any = importlib.import_module("tokenspeed_mla.utils")
+    utils.get_hardware_info = lambda: SimpleNamespace(get_max_active_clusters=lambda size: SMS // size)
+    tokenspeed.get_num_sm = utils.get_num_sm
+    ffi: Any = importlib.import_module("tvm_ffi")
+    ffi.use_torch_stream = contextlib.nullcontext
+    contents: dict[str, dict[str, Any]] = {
+        "flashinfer.decode": {"trtllm_batch_decode_with_kv_cache_mla": ANYTHING},
+        "flashinfer.utils": {"get_trtllm_gen_multi_ctas_kv_counter_bytes": lambda batch, heads, sms: 4 * max(batch * heads, sms)},
     }
     for name, attributes in contents.items():
         sys.modules[name] = ModuleType(name)

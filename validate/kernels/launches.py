@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from torch import Tensor
 
 from validate import profiles
-from validate.kernels import driverless
+from validate.kernels import driverless, flashinfer_front
 from validate.kernels.deployment import Deployment
 from validate.kernels.recording import kind
 from validate.model.call import Call
@@ -62,6 +62,7 @@ class Watch:
         cute: Any = importlib.import_module("cutlass.cute")
         experimental: Any = importlib.import_module("cutlass.cute.experimental")
         cute.compile = experimental.compile = self._compile
+        setattr(sys.modules["flashinfer.decode"], flashinfer_front.NAME, self._closed)
 
     def launches(self, adapter: AnyAdapter, call: Call, deployment: Deployment) -> list[Launch]:
         """Those of a stage's adapter with a call of this deployment, as its rank 0."""
@@ -88,11 +89,15 @@ class Watch:
     def _compile(self, kernel: Any, *operands: Any, **_: Any) -> "_Compiled":
         return _Compiled(kind(kernel), operands, lambda launch: self._launches.append(launch))
 
+    def _closed(self, **given: Any) -> None:
+        self._launches.append(Launch(flashinfer_front.NAME, tuple(flashinfer_front.differences(given))))
+
 
 class _Compiled:
     def __init__(self, kernel: str, operands: Sequence[Any], launched: Callable[[Launch], None]) -> None:
         self._kernel, self._launched = kernel, launched
-        self._operands = [o for o in _flat(operands) if not getattr(o, "use_tvm_ffi_env_stream", False)]
+        # TVM-FFI brings the stream itself; what a compilation is given after it is constant.
+        self._operands = list(takewhile(lambda operand: not getattr(operand, "use_tvm_ffi_env_stream", False), _flat(operands)))
 
     def __call__(self, *given: Any) -> None:
         pairs = zip_longest(self._operands, _flat(given), fillvalue=_NOTHING)

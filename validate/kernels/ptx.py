@@ -141,7 +141,7 @@ class Kernel:
 
 
 def parse(text: str) -> Kernel:
-    """The kernel of a PTX module. Every module of vLLM's holds one."""
+    """The first kernel of a PTX module."""
     kernel = Kernel()
     text = re.sub(r"//[^\n]*", "", text)
     _, _, body = text.partition(".entry")
@@ -168,9 +168,17 @@ def parse(text: str) -> Kernel:
 def fingerprint(text: str) -> dict[str, object]:
     """What a later compilation is compared with: counts of instructions, and facts about order.
 
-    Keys of counts are operations; of facts, sentences. Values are numbers or short texts.
+    Keys of counts are operations; of facts, sentences. Values are numbers or short texts. Modules of vLLM's hold one kernel;
+    of others, the keys say which kernel they are of from the second on.
     """
-    kernel = parse(text)
+    first, *others = re.split(r"(?=\.entry\b)", text)[1:] or [text]
+    found = _fingerprint(parse(first))
+    for number, other in enumerate(others, 2):
+        found |= {f"{key}, kernel {number}": value for key, value in _fingerprint(parse(other)).items()}
+    return found
+
+
+def _fingerprint(kernel: Kernel) -> dict[str, object]:
     counts: dict[str, int] = {}
     for statement in kernel.statements:
         for key in _keys(kernel, statement):

@@ -29,6 +29,7 @@ STAGES = {
     "kda.prepared": "kda",
     "mla.dcp": "mla",
     "mla.prepared": "mla",
+    "mla_decode": "mla",  # of tokenspeed_mla
     "moe.dense": "dense_mlp",
     "moe.experts_runtime": "experts",
     "moe.front": "router",
@@ -40,8 +41,9 @@ STAGES = {
     "skinny_gemm": "input_projection",
 }
 UNNAMED = {"self", "specs", "uv", "device", "device_index", "arch"}
-# Parameters of the compile function that do not reach this kernel's code (oproj/prepared.py, mla/prepared.py). If one
-# does, two kernels get the same name, and the second one's is marked with the digest of what it is compiled from.
+# Parameters of the compile function that do not reach this kernel's code (oproj/prepared.py, mla/prepared.py), or that vLLM
+# gives alike for all (tokenspeed's, mla/dcp.py). Otherwise two kernels get the same name, and the second one's is marked with
+# the digest of what it is compiled from.
 UNUSED = {
     "OprojProducer": {"nb", "has_delta", "front"},
     "OprojUmma": {"nb", "has_delta", "front"},
@@ -49,6 +51,22 @@ UNUSED = {
     "OprojFused": {"mla"},
     "MlaQuery": {"q", "sms"},
     "MlaValue": {"sms", "dcp"},
+    "BlackwellMultiHeadLatentAttentionForwardFP8": {
+        "torch_dtype",
+        "kv_lora_rank",
+        "qk_rope_head_dim",
+        "is_persistent",
+        "is_var_seq",
+        "is_var_split_kv",
+        "compute_capability",
+        "has_local_visible_lens",
+        "skip_correction_threshold",
+        "causal_mask",
+        "window_left",
+        "cp_rank",
+        "use_pdl",
+        "partial_fp16",
+    },
 }
 
 
@@ -68,6 +86,7 @@ class Recorder:
         cute: Any = importlib.import_module("cutlass.cute")
         experimental: Any = importlib.import_module("cutlass.cute.experimental")
         self._decode = decode
+        _warm_cores()
         self.variants: dict[str, Variant] = {}
         self._names: dict[str, str] = {}  # by signature
         self._asked: list[str] = []
@@ -98,6 +117,21 @@ class Recorder:
             self._names[signature] = name
             self.variants[name] = Variant(name, signature, compile_)
         self._asked.append(self._names[signature])
+
+
+def _warm_cores() -> None:
+    """``prepare_cache`` runs each core once, and so compiles it, where the cache is on a GPU (mla/prepared.py): here, too."""
+    prepared: Any = sys.modules[f"vllm.{driverless.CUTEDSL}.mla.prepared"].PreparedMla
+    prepare = prepared.prepare_cache
+
+    def prepare_cache(self: Any, kv: torch.Tensor) -> Any:
+        prepare(self, kv)
+        for batch, q in self.cores:
+            lengths = torch.empty(batch, dtype=torch.int32, device="meta")
+            self.stock_core(kv, lengths[:, None], lengths, batch, q, lengths)
+        return self
+
+    prepared.prepare_cache = prepare_cache
 
 
 def _name(frame: FrameType, kernel: Any) -> str:
@@ -144,6 +178,6 @@ def _signature(kernel: Any, given: Any) -> str:
 
 def _described(value: Any) -> Any:
     """Kernel objects of vLLM by what they hold, and those within them."""
-    if type(value).__module__.startswith(("vllm.", "flashinfer.")):
+    if type(value).__module__.startswith(("vllm.", "flashinfer.", "tokenspeed_mla.")):
         return type(value).__name__, [(name, _described(inner)) for name, inner in sorted(vars(value).items())]
     return value

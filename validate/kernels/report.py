@@ -23,7 +23,7 @@ H200 = {
     "router/RouteSitu": "",
 }
 NOT_COMPILED = (
-    "attention over the cache: tokenspeed_mla's kernel and FlashInfer's trtllm-gen, packages of their own, not vLLM's files",
+    "attention over the cache from 16 rows of plain decode: FlashInfer's trtllm-gen, which is compiled code",
     "all-reduces of the embedding and the dense MLP: NCCL or vLLM's compiled extension",
     "the default path's kernels: `nox -s numerics -- --vllm-src` interprets them",
 )

@@ -71,7 +71,6 @@ class StageCalls:
             "w_uk": weights["w_uk"][rank * heads : (rank + 1) * heads],
             "w_uv": weights["w_uv"][rank * heads : (rank + 1) * heads],
             **{name: cache[name] for name in ("slots", "table", "lengths", "totals")},
-            "rank": 0,
             "interleave": 1,
             "scale": d.mla_scale,
             "eps": d.rms_eps,

@@ -17,7 +17,8 @@ MIB = 2**20
 # are one rank's, or the same on every rank. Stages that are not named here are computed by one rank.
 PARTS: Mapping[str, Mapping[str, int]] = {
     "embedding": {"table": 0, "out": 0},
-    "mla": {"slots": 0, "lengths": 0, "cache": 0},  # where the context is shared among the ranks
+    # Where the context is shared among the ranks. Of x each has the latents and its own gate.
+    "mla": {"slots": 0, "lengths": 0, "cache": 0, "q_b": 0, "w_uk": 0, "w_uv": 0, "query": 1, "out": 1},
     "o_proj": {"local": 0, "delta": 0, "prefix": 0},
     "router": {"ids": 0, "weights": 0},
     "latent_down": {"out": 0},

@@ -1,4 +1,8 @@
-"""Cases of multi-head latent attention: decode and verify steps of one rank over paged caches, whole or shared."""
+"""Cases of multi-head latent attention: decode and verify steps over paged caches, whole or shared.
+
+A whole context is one rank's with its heads. Of a shared one each rank holds a part, for the heads of all ranks: such a
+case has them all.
+"""
 
 from functools import lru_cache
 
@@ -87,7 +91,7 @@ def build(case: Case) -> Call:
     sizes = case.sizes
     rows, q = sizes["batch"], sizes["q"]
     requests = rows // q
-    weights = _weights(sizes["tp"])
+    weights = _weights(sizes["tp"] // sizes["dcp"])
     heads = weights["w_uk"].shape[0]
     totals = _totals(draws, case, requests)
     dead = max(1, requests // 4) if case.inputs == "padded" and requests > 1 else 0
@@ -120,7 +124,6 @@ def build(case: Case) -> Call:
             "table": cache.table,
             "lengths": cache.lengths,
             "totals": totals.int(),
-            "rank": sizes["dcp"] - 1,
             "interleave": sizes["interleave"],
             "scale": K3.mla_scale,
             "eps": K3.rms_eps,
@@ -155,7 +158,7 @@ def _totals(draws: Draws, case: Case, requests: int) -> Tensor:
 
 @lru_cache(maxsize=3)
 def _weights(tp: int) -> dict[str, Tensor]:
-    """One rank's weights. Shared by all cases: drawing them takes longer than a case."""
+    """One rank's weights, at TP 1 those of all heads. Shared by all cases: drawing them takes longer than a case."""
     draws = Draws("mla", "weights", tp)
     heads = K3.heads // tp
     w_uk = linear_weight(draws, heads * K3.qk_nope, K3.kv_lora, (K3.kv_lora / K3.qk_nope) ** 0.5)

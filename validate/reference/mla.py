@@ -1,4 +1,4 @@
-"""Multi-head latent attention, one decode or verify step of one rank, up to the o-projection.
+"""Multi-head latent attention, one decode or verify step, up to the o-projection.
 
     q_a, c = RMSNorm(x_q), RMSNorm(x_kv)                       latents of the query (1536) and of key and value (512)
     q      = q_a W_qb                                          per head: nope 128, pe 64 (never rotated in K3)
@@ -7,8 +7,9 @@
     o      = softmax(l k^T / sqrt(192)) c                      over the rows that the token may see
     out    = (o W_UV) * sigmoid(gate)
 
-The cache and, with it, the query are FP8 E4M3 with one scale each, or both bf16. Under decode context parallelism every
-rank holds a share of the positions; the shares' outputs are merged by their log-sum-exp.
+The heads are one rank's. The cache and, with it, the query are FP8 E4M3 with one scale each, or both bf16. Under decode
+context parallelism every rank holds a share of the positions and attends to it for the heads of all ranks; the shares'
+outputs are merged by their log-sum-exp. The heads then are those of all ranks, in their order.
 
 Read from vLLM 0.33.0: ``models/kimi_k3/nvidia/mla.py``, ``v1/attention/ops/dcp.py``,
 ``v1/attention/backends/mla/flashinfer_mla.py`` (the default path) and ``specialized_decode/cutedsl/mla``; and from the
@@ -58,9 +59,9 @@ def reference(call: Call, points: Points) -> dict[str, Expected]:
     Inputs: ``x`` [rows, 2112 + H * 128] (query latent 1536, kv latent 512, pe 64, gate), ``q_norm`` [1536], ``kv_norm``
     [512], ``q_b`` [H * 192, 1536], ``w_uk`` [H, 128, 512], ``w_uv`` [H, 512, 128]; ``slots`` [shards, rows] (page *
     block + offset, or -1: not written), ``table`` [requests, pages], ``lengths`` [shards, requests] and ``totals``
-    [requests], both with the q new rows; ``rank`` and ``interleave`` of the context parallelism; floats ``scale`` (of
-    the softmax), ``q_scale``, ``k_scale`` and their fp32 reciprocals ``q_scale_inv``, ``k_scale_inv``. Row t of a
-    request sees the positions up to its own. A request of length 0 is padding: its rows of ``out`` are zero.
+    [requests], both with the q new rows; ``interleave`` of the context parallelism; floats ``scale`` (of the softmax),
+    ``q_scale``, ``k_scale`` and their fp32 reciprocals ``q_scale_inv``, ``k_scale_inv``. Row t of a request sees the
+    positions up to its own. A request of length 0 is padding: its rows of ``out`` are zero.
     """
     i = call.inputs
     fp8 = call.buffers["cache"].dtype == E4M3
@@ -262,8 +263,7 @@ def _tokenspeed(call: Call, points: Points, scores: Tensor, error: Tensor, value
 def splits(call: Call) -> int:
     """Shares that tokenspeed cuts a context into: ``fill_splits`` of mla/dcp.py, or more if its own rule says so."""
     regime, q = call.shape["regime"], call.shape["q"]
-    heads = call.inputs["w_uk"].shape[0] * call.shape["dcp"]
-    tiles = -(-heads * q // 128)  # of query rows: 128 of them share one pass over the keys
+    tiles = -(-call.inputs["w_uk"].shape[0] * q // 128)  # of query rows: 128 of them share one pass over the keys
     return max(1, SMS // (2 * regime), min(32, SMS // (regime // q) // (2 * tiles)))
 
 

@@ -1,4 +1,4 @@
-"""Multi-head latent attention as each path computes it: one rank, and all shards of the context."""
+"""Multi-head latent attention as each path computes it: one rank, or all ranks and their shards of the context."""
 
 import math
 from typing import Any
@@ -239,7 +239,7 @@ class SpecializedMla(DefaultMla):
 
     def __call__(self, call: Call) -> None:
         """Runs the stage in the regime of the call."""
-        self.heads, self.regime = call.inputs["w_uk"].shape[0], call.shape["regime"]
+        self.heads, self.regime = call.inputs["w_uk"].shape[0] // call.shape["dcp"], call.shape["regime"]
         self.tiled = self.regime >= TILED_FROM.get(self.heads, 4)
         super().__call__(call)
 

@@ -49,6 +49,7 @@ ATTN_RES = f"{NVIDIA}/ops/attn_res.py"
 PREPARED_KDA, PREPARED_ATTN_RES = f"{CUTEDSL}/kda/prepared.py", f"{CUTEDSL}/attn_res/prepared.py"
 HOST, PREPARED_EMBEDDING = f"{CUTEDSL}/common/host.py", f"{CUTEDSL}/common/embedding.py"
 MLA_QUERY, MLA_VALUE, FRONT = f"{CUTEDSL}/mla/query.py", f"{CUTEDSL}/mla/value.py", f"{CUTEDSL}/moe/front.py"
+PREPARED_MLA, MLA_DCP = f"{CUTEDSL}/mla/prepared.py", f"{CUTEDSL}/mla/dcp.py"
 PREPARED_OPROJ, DENSE = f"{CUTEDSL}/oproj/prepared.py", f"{CUTEDSL}/moe/dense.py"
 EXPERTS, CHAIN = f"{CUTEDSL}/moe/experts_runtime.py", f"{CUTEDSL}/moe/small_batch/chain.py"
 POLICY = f"{CUTEDSL}/common/policy.py"
@@ -109,6 +110,17 @@ SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
         _entry(MLA_QUERY, "MlaQuery.__init__", "heads batch q_b_cp_async"),
         Constant(MLA_QUERY, "TILED_FROM", {12: 4, 6: 6}),
         _entry(MLA_VALUE, "MlaValue.__init__", "heads batch q"),
+        _entry(
+            PREPARED_MLA,
+            "PreparedMla.__init__",
+            "attention pitches query_scratch max_context dcp parity queries",
+            keywords=True,
+        ),
+        _entry(PREPARED_MLA, "PreparedMla.prepare_cache", "kv"),
+        _entry(PREPARED_MLA, "PreparedMla.run", "projected out cache slots block_table lengths totals q"),
+        _entry(MLA_DCP, "DcpBox.__init__", "group device size rank heads interleave", keywords=True),
+        Constant(MLA_DCP, "LSE_SENT", 0xFFFFFFFF),
+        Constant(MLA_DCP, "Q_SENT", 0xFFFFFFFF),
         _entry(HOST, "fake", "shape stride dtype align"),
         _entry(HOST, "layout", "tensor"),
         _entry(HOST, "stream", "device"),

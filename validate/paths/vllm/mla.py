@@ -1,151 +1,151 @@
-"""Latent attention's own kernels of the specialized path, ``MlaQuery`` and ``MlaValue``, around an emulated core.
+"""Latent attention by vLLM's ``PreparedMla``: the query's kernel, a core and the value's; one rank, or all of a shared context.
 
-The cores, tokenspeed's and trtllm-gen's, need SM100. Context parallelism exchanges queries and values by multicast.
+It is bound and run as by ``Attention`` of specialized_decode/runtime/providers.py (vLLM 0.33.0). The cores are those of
+tokenspeed_mla and, from 16 rows of plain decode, FlashInfer's trtllm-gen. All need SM100.
 """
 
-from functools import cache
+import importlib.util
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from validate.model.call import Call
+from validate.model.dimensions import K3
 from validate.paths.emulated import mla as emulated
-from validate.paths.vllm import binding
-from validate.paths.vllm.adapter import Around, Composed, Prepared, Run, other_rows
-from validate.paths.vllm.entries import MLA_QUERY, MLA_VALUE, imported
+from validate.paths.vllm.adapter import Group, Needs, OverRanks, Prepared, Whole
+from validate.paths.vllm.device import SENTINEL
+from validate.paths.vllm.entries import MLA_DCP, PREPARED_MLA, imported
 from validate.paths.vllm.source import Source
+from validate.reference.mla import core
 
-PACKED = 1536 + 576  # columns of the packed row before the output gate: query latent, key-value latent, key rest
+LATENTS = K3.q_lora + K3.mla_row  # columns of the packed row before the output gate
+# Bounds the number of splits; of a deployment's longest context (runtime/__init__.py, DecodeConfig.max_context).
+MAX_CONTEXT = 1 << 20
+TILE = 128  # keys that a core takes at a time: it may look up all their pages. vLLM's tables have room for the longest context
+NAN = 0x7F  # E4M3
 
 
-class SpecializedMla(Composed):
-    """The kernels that one GPU runs: the query's up to three rows at TP 8 and five at TP 16 (its tiled form needs SM100)."""
+class WholeMla(Whole):
+    """One rank with the whole context. Rows that its kernels have and the call lacks are padding, as in a replayed graph."""
+
+    needs = Needs(capability=(10, 0))
+    step = ("x", "slots", "table", "lengths")
 
     def missing(self, call: Call, source: Source) -> str | None:
-        """Calls that the specialized path has not, other kernels' sizes, and shared contexts."""
-        reason = emulated.SpecializedMla.missing(call)
-        if reason or call.inputs["w_uk"].shape[0] not in emulated.TILED_FROM or call.shape["tp"] == 1:
-            return reason or "the specialized path needs 8 or 16 ranks"
-        if call.shape["dcp"] > 1:
-            return "context parallelism exchanges by multicast: it needs all ranks"
-        return other_rows(call)
+        """Calls that the specialized path has not, kernels of fewer rows than the call, a core that is not installed."""
+        return _missing(call) or ("a shared context needs all ranks" if call.shape["dcp"] > 1 else None)
 
-    def note(self, call: Call) -> str:
-        """The core is always emulated."""
-        return "value by vLLM; query and core emulated" if _tiled(call) else "query and value by vLLM; core emulated"
-
-    def compose(self, call: Call, run: Run) -> None:
+    def prepare(self, call: Call, source: Source) -> Prepared:
         """``reference.mla.reference`` says what the tensors are."""
-        _Around(run)(call)
+        return Prepared(_launch(call, source, slice(LATENTS, None)))
 
 
-class _Around(Around, emulated.SpecializedMla):
-    """The emulated stage with vLLM's kernels in the places of its first and its last part."""
+class SharedMla(OverRanks):
+    """All ranks under decode context parallelism: each with its own heads' weights and its own part of the cache.
 
-    def query_and_row(self, call: Call, i: emulated.Inputs) -> tuple[Tensor, Tensor]:
-        if _tiled(call):
-            return super().query_and_row(call, i)
-        part = Call(
-            "mla",
-            call.shape,
-            {name: i[name] for name in ("x", "q_norm", "kv_norm", "q_b", "w_uk", "eps")}
-            | {"slots": i["slots"][0].long(), "q_scale_inv": _one(i["q_scale_inv"]), "k_scale_inv": _one(i["k_scale_inv"])},
-            {},
-            {"cache": call.buffers["cache"][0].view(torch.uint8)},
-            {"query": call.outputs["query"].view(torch.uint8)},
-        )
-        self._run(_Query(), part)
-        return call.outputs["query"], torch.empty(0)
+    ``DcpBox`` holds the mailboxes: the query goes to all ranks, partial outputs and their log-sum-exps to their heads'
+    owner. A launch stands for one layer, and layers alternate between two parities: here cases do.
+    """
 
-    def insert(self, cache: Tensor, row: Tensor, slots: Tensor) -> None:
-        if row.numel():  # else the query's kernel has inserted it
-            super().insert(cache, row, slots)
+    step = ("x", "slots", "table", "lengths", "totals")
 
-    def finish(self, latent: Tensor, i: emulated.Inputs) -> Tensor:
-        out = torch.full((len(latent), i["w_uv"].shape[0] * i["w_uv"].shape[2]), float("nan"), dtype=torch.bfloat16)
-        inputs = {"latent": latent, "w_uv": i["w_uv"], "x": i["x"], "lengths": i["totals"]}
-        self._run(_Value(), Call("mla", self.shape, inputs, {}, {}, {"out": out}))
-        return out
+    def missing(self, call: Call, source: Source) -> str | None:
+        """Contexts that are not shared, and a core that is not installed."""
+        return _missing(call) or ("the context is not shared" if call.shape["dcp"] == 1 else None)
 
+    def polls(self, call: Call) -> bool:
+        """The query's kernel waits for all ranks' queries, the value's for their partial outputs."""
+        return True
 
-class _Query:
-    """``MlaQuery`` as ``compile_core`` and ``PreparedMla.run`` of mla/prepared.py bind it. SM90 for few rows."""
-
-    step = ("x", "slots")
-
-    def prepare(self, call: Call, source: Source) -> Prepared:
-        host = binding.host(source)
-        i, cache, query = call.inputs, call.buffers["cache"], call.outputs["query"]
-        weights = [i[name] for name in ("q_norm", "kv_norm", "q_b", "w_uk")]
-        layouts = tuple(host.layout(w) for w in (*weights, cache))
-        code = _compiled_query(source, len(i["x"]), i["w_uk"].shape[0], i["x"].shape[1], layouts)
-        bound = [host.to_cute(w, 16) for w in weights]
-        scales = [host.to_cute(i[name], 4) for name in ("q_scale_inv", "k_scale_inv")]
-        float32 = binding.cutlass().Float32
+    def prepare(self, share: Call, source: Source, group: Group) -> Prepared:
+        """``reference.mla.reference`` says what the tensors are; ``ranks.share``, which of them are this rank's."""
+        i, rows = share.inputs, share.shape["regime"]
+        heads, device = i["w_uk"].shape[0], i["x"].device
+        # As dcp_box of runtime/providers.py.
+        where = group.process_group, device, group.size, group.rank, heads
+        box = imported(source, MLA_DCP, "DcpBox")(*where, interleave=i["interleave"])
+        parity = rows // share.shape["q"] % 2
+        width = heads * K3.v_head
+        first = LATENTS + group.rank * width
+        run = _launch(share, source, slice(first, first + width), box, parity)
+        mailboxes = [(mailbox.view(torch.int32), word) for mailbox, word in ((box.q, -1), (box.partial, SENTINEL), (box.lse, -1))]
 
         def launch() -> None:
-            ends = (host.to_cute(cache), host.to_cute(i["slots"], 8), *scales, float32(i["eps"]), host.to_cute(query))
-            code(host.to_cute(i["x"][:, :PACKED]), *bound, *ends, host.stream(query.device))
+            run()
+            # Its reader arms a mailbox again. One that is not shows as NaN.
+            left = [(mailbox != word).any() for mailbox, word in mailboxes]
+            share.outputs["out"].masked_fill_(torch.stack(left).any(), float("nan"))
 
-        return Prepared(launch)
+        def arm() -> None:
+            for mailbox, word in mailboxes:
+                mailbox.fill_(word)
+            box.rows.fill_(float("nan"))
+            box.rows_lse.fill_(float("nan"))
 
-
-class _Value:
-    """``MlaValue`` as ``compile_core`` and ``PreparedMla.run`` of mla/prepared.py bind it. SM90 and later."""
-
-    step = ("latent", "x", "lengths")
-
-    def prepare(self, call: Call, source: Source) -> Prepared:
-        host = binding.host(source)
-        i, out = call.inputs, call.outputs["out"]
-        code = _compiled_value(source, len(out), call.shape["q"], i["x"].shape[1], host.layout(i["w_uv"]))
-        weight = host.to_cute(i["w_uv"], 16)
-
-        def launch() -> None:
-            gate = host.to_cute(i["x"][:, PACKED:])
-            lengths = host.to_cute(i["lengths"], 4)
-            code(host.to_cute(i["latent"]), weight, gate, lengths, host.to_cute(out), host.stream(out.device))
-
-        return Prepared(launch)
+        # The partial outputs. The other two have another sentinel than the one that is looked for at a hang.
+        return Prepared(launch, (box.partial[parity].flatten(2)[:, :rows],), arm)
 
 
-@cache
-def _compiled_query(source: Source, rows: int, heads: int, pitch: int, layouts: tuple[Any, ...]) -> Any:
-    host = binding.host(source)
-    *weights, cache_spec = (host.fake(shape, stride, dtype) for shape, stride, dtype in layouts)
-    scale = host.fake((1,), (1,), torch.float32, 4)
-    kernel = imported(source, MLA_QUERY, "MlaQuery")(heads, rows, q_b_cp_async=heads == 12 and rows == 1)
-    return binding.compiled(
-        kernel,
-        host.fake((rows, PACKED), (pitch, 1)),
-        *weights,
-        cache_spec,
-        host.fake((rows,), (1,), torch.int64, 8),
-        scale,
-        scale,
-        binding.cutlass().Float32(0),
-        host.fake((rows, heads, 576), None, torch.uint8),
+def _missing(call: Call) -> str | None:
+    reason = emulated.SpecializedMla.missing(call)
+    if reason or call.shape["tp"] == 1:
+        return reason or "the specialized path needs 8 or 16 ranks"
+    if call.shape["regime"] < call.shape["batch"]:
+        return "the kernels have fewer rows than the call"
+    package = "tokenspeed_mla" if core(call, "specialized") == "tokenspeed" else "flashinfer"
+    return None if importlib.util.find_spec(package) else f"{package}, which has the attention core, is not installed"
+
+
+def _launch(call: Call, source: Source, gate: slice, box: Any = None, parity: int = 0) -> Callable[[], None]:
+    """Runs the stage on a rank whose gate these columns of x are."""
+    i, q, live, rows = call.inputs, call.shape["q"], call.shape["batch"], call.shape["regime"]
+    heads, device, width = i["w_uk"].shape[0], i["x"].device, i["w_uk"].shape[0] * K3.v_head
+    query = torch.empty(rows, heads, K3.mla_row, dtype=torch.uint8, device=device)
+    policy = {"max_context": MAX_CONTEXT, "dcp": box, "parity": parity, "queries": (q,)}
+    prepared = imported(source, PREPARED_MLA, "PreparedMla")(attention(i), {rows: LATENTS + width}, query, **policy)
+    cache = call.buffers["cache"][0].view(torch.uint8)
+    prepared.prepare_cache(cache)
+    projected = torch.zeros(rows, LATENTS + width, dtype=i["x"].dtype, device=device)
+    local = torch.empty(rows, width, dtype=torch.bfloat16, device=device)
+    slots = torch.full((rows,), -1, dtype=torch.int64, device=device)
+    requests, pages = i["table"].shape
+    tile = TILE // call.shape["block"]
+    table = torch.zeros(requests, -(-pages // tile) * tile, dtype=torch.int32, device=device)
+
+    def launch() -> None:
+        projected[:live, :LATENTS].copy_(i["x"][:, :LATENTS])
+        projected[:live, LATENTS:].copy_(i["x"][:, gate])
+        slots[:live].copy_(i["slots"][0])
+        table[:, :pages].copy_(i["table"])
+        query.fill_(NAN)
+        local.fill_(float("nan"))
+        given = {"cache": cache, "slots": slots, "block_table": table, "lengths": i["lengths"][0]}
+        prepared.run(projected, local, **given, totals=i["totals"] if box else None, q=q)
+        call.outputs["query"].view(torch.uint8).copy_(query[:live])
+        call.outputs["out"].copy_(local[:live])
+
+    return launch
+
+
+def attention(i: Mapping[str, Any]) -> SimpleNamespace:
+    """What ``PreparedMla`` reads of vLLM's attention module, from a call's inputs."""
+
+    def one(value: float) -> Tensor:
+        return torch.tensor([value], dtype=torch.float32, device=i["x"].device)
+
+    return SimpleNamespace(
+        W_UK_T=i["w_uk"],
+        W_UV=i["w_uv"],
+        q_a_layernorm=SimpleNamespace(weight=i["q_norm"]),
+        kv_a_layernorm=SimpleNamespace(weight=i["kv_norm"]),
+        q_b_proj=SimpleNamespace(weight=i["q_b"]),
+        _q_scale_inv=one(i["q_scale_inv"]),
+        _k_scale_inv=one(i["k_scale_inv"]),
+        _q_scale_float=i["q_scale"],
+        _k_scale_float=i["k_scale"],
+        scale=i["scale"],
+        rms_norm_eps=i["eps"],
     )
-
-
-@cache
-def _compiled_value(source: Source, rows: int, q: int, pitch: int, weight: tuple[Any, ...]) -> Any:
-    host = binding.host(source)
-    heads = weight[0][0]
-    return binding.compiled(
-        imported(source, MLA_VALUE, "MlaValue")(heads, rows, q),
-        host.fake((rows, heads, 512)),
-        host.fake(*weight),
-        host.fake((rows, heads * 128), (pitch, 1)),
-        host.fake((rows // q,), (1,), torch.int32, 4),
-        host.fake((rows, heads * 128)),
-    )
-
-
-def _tiled(call: Call) -> bool:
-    return call.shape["batch"] >= emulated.TILED_FROM[call.inputs["w_uk"].shape[0]]
-
-
-def _one(value: float) -> Tensor:
-    return torch.tensor([value], dtype=torch.float32)
