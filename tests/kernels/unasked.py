@@ -28,7 +28,7 @@ def _main(folder: str, name: str, keyword: str) -> None:
     compiled = 0
     for case in selection.select(judge.cases(profile), keyword):
         call = judge.build(case).fresh()
-        adapter = choose("specialized", call, source, CAPABILITY["gb300"])
+        adapter = choose("specialized", call, source, CAPABILITY["gb300"], profile.gpus)
         if isinstance(adapter, OverRanks):
             driverless.forget()
             recorder._asked = []
