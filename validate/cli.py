@@ -175,6 +175,7 @@ def build(
         raise InputError(f"unknown architecture {unknown[0]}: there are {' and '.join(ARCHITECTURES)}")
     request = check.Request(
         root=opened(vllm_src).root,
+        profile_name=profile or "cpu",
         profile=profiles.load(profile or "cpu"),
         architectures=arch or ARCHITECTURES,
         keyword=keyword,

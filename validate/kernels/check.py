@@ -1,6 +1,8 @@
 """``python -m validate build``: compiles what a profile uses, compares it with golden/, and writes the run's folder."""
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -65,6 +67,7 @@ class Request:
     """What is asked for. ``root`` is the folder that holds vllm/."""
 
     root: Path
+    profile_name: str  # as it was given: a name or a file
     profile: Profile
     architectures: Sequence[str]
     keyword: str | None
@@ -90,7 +93,8 @@ def run(request: Request, out: Console) -> int:
         elif not found.failed:
             golden.write(golden.path(arch), golden.Golden(made_with, found.compiled))
             out.print(f"{golden.path(arch)} written", markup=False, soft_wrap=True)
-    verdict = worst(architecture.verdict for architecture in done)
+    launches = _launches(request, out)
+    verdict = worst([launches.verdict, *(architecture.verdict for architecture in done)])
     run_folder = folder.create(request.output, f"build-{request.profile.name}")
     record = {
         "verdict": verdict,
@@ -99,14 +103,38 @@ def run(request: Request, out: Console) -> int:
         "commit": provenance.commit()[0],
         "machine": provenance.machine().model_dump(),
         "keyword": request.keyword,
+        "launches": launches.lines,
         "architectures": {architecture.name: _record(architecture) for architecture in done},
     }
     folder.write(run_folder, "build.json", json.dumps(record, indent=1) + "\n")
-    folder.write(run_folder, "build.md", render(verdict, made_with, done))
+    folder.write(run_folder, "build.md", render(verdict, made_with, done, launches))
     for architecture in done:
         _tell(architecture, out)
     out.print(f"{verdict}: {run_folder}/build.md", markup=False, soft_wrap=True)
     return verdict.exit_code
+
+
+@dataclass(frozen=True)
+class Launches:
+    """What vLLM's own decode steps launch, held against what was compiled: one line a difference, then a count."""
+
+    lines: list[str]
+    verdict: Verdict
+
+
+def _launches(request: Request, out: Console) -> Launches:
+    """In a process of its own: what stands in for a driver replaces much. Left out where single kernels are asked for."""
+    if request.keyword is not None:
+        return Launches(["left out: -k"], Verdict.PASS)
+    out.print("launching vLLM's decode steps over tensors without memory", markup=False, soft_wrap=True)
+    command = [sys.executable, "-m", "validate.kernels.steps", request.profile_name, str(request.root)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    if done.returncode not in (0, 1) or not lines:
+        lines.append(f"the steps do not launch: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+    for line in lines[-SHOWN:]:
+        out.print(f"launches: {line}", markup=False, soft_wrap=True)
+    return Launches(lines, Verdict.FAIL if done.returncode else Verdict.PASS)
 
 
 def _possible(request: Request, wanted: Sequence[Deployment]) -> dict[str, golden.Golden]:

@@ -68,10 +68,17 @@ class Watch:
         """Those of a stage's adapter with a call of this deployment, as its rank 0."""
         driverless.deploy(deployment)
         driverless.forget()
+        return self.watched(lambda: self._run(adapter, call.fresh(), deployment.tp))
+
+    def watched(self, run: Callable[[], object]) -> list[Launch]:
+        """The launches of what is run."""
         self._launches = []
-        call = call.fresh()
+        run()
+        return self._launches
+
+    def _run(self, adapter: AnyAdapter, call: Call, tp: int) -> None:
         if isinstance(adapter, OverRanks):
-            group = SimpleNamespace(rank=0, size=deployment.tp, process_group=None)
+            group = SimpleNamespace(rank=0, size=tp, process_group=None)
             prepared = adapter.prepare(_meta(ranks.share(call, 0)), self.source, group)
             if prepared.arm is not None:
                 prepared.arm()
@@ -81,7 +88,6 @@ class Watch:
         else:
             with contextlib.suppress(Broken):  # nothing ran, and what is emulated around it notices
                 adapter.compose(call, self._launch)
-        return self._launches
 
     def _launch(self, part: Part, call: Call) -> None:
         part.prepare(_meta(call), self.source).launch()

@@ -8,7 +8,7 @@ from validate.report.tables import markdown
 from validate.verdict import Verdict
 
 if TYPE_CHECKING:
-    from validate.kernels.check import Architecture
+    from validate.kernels.check import Architecture, Launches
 
 # Kernels whose real code ran on a GPU, as golden/hopper records it: which of their variants.
 H200 = {
@@ -22,6 +22,10 @@ H200 = {
     "o_proj/OprojProducer": "two-shot stores",
     "router/RouteSitu": "",
 }
+LAUNCHES = (
+    "vLLM's own decode steps, every batch and layer, over tensors without memory: each launch's operands (shape, stride, type, "
+    "alignment, number) beside those that its kernel was compiled for."
+)
 NOT_COMPILED = (
     "attention over the cache from 16 rows of plain decode: FlashInfer's trtllm-gen, which is compiled code",
     "all-reduces of the embedding and the dense MLP: NCCL or vLLM's compiled extension",
@@ -29,12 +33,13 @@ NOT_COMPILED = (
 )
 
 
-def render(verdict: Verdict, made_with: dict[str, str], done: Sequence["Architecture"]) -> str:
+def render(verdict: Verdict, made_with: dict[str, str], done: Sequence["Architecture"], launches: "Launches") -> str:
     """The report of a run as Markdown."""
     versions = ", ".join(f"{name} {value}" for name, value in made_with.items())
     parts = [f"# {verdict}: build", f"{versions}. Nothing was run: kernels were compiled, and their code was read."]
     for architecture in done:
         parts += _architecture(architecture)
+    parts += [f"## Launches: {launches.verdict}", LAUNCHES, "\n".join(f"- {line}" for line in launches.lines)]
     parts += ["## Not compiled here", "\n".join(f"- {line}" for line in NOT_COMPILED)]
     return "\n\n".join(parts) + "\n"
 
