@@ -150,10 +150,14 @@ def test_what_a_launch_reads_is_that_of_the_launch() -> None:
     [({"batch": 16}, "flashinfer"), ({"batch": 16, "q": 4}, "tokenspeed_mla"), ({"batch": 2}, "tokenspeed_mla")],
 )
 def test_the_package_of_the_core_is_named_where_it_lacks(sizes: dict, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(mla.importlib.util, "find_spec", lambda name: None if name == package else object())
     assert mla.WholeMla().missing(call(**sizes), None) == f"{package}, which has the attention core, is not installed"
     monkeypatch.setattr(mla.importlib.util, "find_spec", lambda name: object())
     assert mla.WholeMla().missing(call(**sizes), None) is None
+    monkeypatch.setattr(mla.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert mla.WholeMla().missing(call(**sizes), None) is None, "a dry run speaks of another machine"
 
 
 def test_kernels_of_fewer_rows_than_the_call_do_not_run_it(monkeypatch: pytest.MonkeyPatch) -> None:
