@@ -162,6 +162,6 @@ def test_the_package_of_the_core_is_named_where_it_lacks(sizes: dict, package: s
 
 def test_kernels_of_fewer_rows_than_the_call_do_not_run_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mla.importlib.util, "find_spec", lambda name: object())
-    assert mla.WholeMla().missing(call(6, regime=5), None) == "the kernels have fewer rows than the call"
+    assert mla.WholeMla().missing(call(6, regime=5), None) == "a kernel runs no more rows than it is prepared for"
     assert mla.WholeMla().missing(call(1, dcp=16), None) == "a shared context needs all ranks"
     assert mla.SharedMla().missing(call(1), None) == "the context is not shared"

@@ -125,6 +125,11 @@ class Around:
         self._run = run
 
 
+def fewer_rows(call: Call) -> str | None:
+    """Why a call of more rows than its kernels were prepared for does not run; None for others."""
+    return None if call.shape["regime"] >= call.shape["batch"] else "a kernel runs no more rows than it is prepared for"
+
+
 def other_rows(call: Call) -> str | None:
     """Why a call of other rows than its kernels were prepared for does not run; None for those."""
     return None if call.shape["regime"] == call.shape["batch"] else "a kernel is compiled for the rows that it runs"

@@ -15,7 +15,7 @@ from validate.model.microscaling import Packed
 from validate.paths import Broken
 from validate.paths.emulated.front import uses_small_batch
 from validate.paths.vllm import binding, expert_weights, route_situ
-from validate.paths.vllm.adapter import Composed, Needs, Prepared, Run, other_rows
+from validate.paths.vllm.adapter import Composed, Needs, Prepared, Run, fewer_rows
 from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.entries import CHAIN, EXPERTS, FRONT, POLICY, imported
 from validate.paths.vllm.source import Source
@@ -31,38 +31,42 @@ class SpecializedExperts(Composed):
     needs = Needs(capability=(10, 0))
 
     def missing(self, call: Call, source: Source) -> str | None:
-        """Other TP sizes, and kernels of other sizes than the rows that they run."""
-        return other_rows(call) if call.shape["tp"] in PUBLISHED_FROM else "the specialized path needs 8 or 16 ranks"
+        """Other TP sizes, and kernels of fewer rows than the call."""
+        return fewer_rows(call) if call.shape["tp"] in PUBLISHED_FROM else "the specialized path needs 8 or 16 ranks"
 
     def note(self, call: Call) -> str | None:
         """Where a deployment's variant needs multicast, or peers: it also does what belongs to the MoE tail."""
-        published = call.shape["batch"] >= PUBLISHED_FROM[call.shape["tp"]]
+        published = call.shape["regime"] >= PUBLISHED_FROM[call.shape["tp"]]
         return "the variant that writes the rows; a deployment's also weighs, sums and publishes them" if published else None
 
     def polls(self, call: Call) -> bool:
         """RouteSitu waits for the latent, and so does the small batch at TP16, and for the ids."""
-        return call.shape["batch"] >= PLANNED_FROM or _polled(call)
+        return call.shape["regime"] >= PLANNED_FROM or _polled(call)
 
     def compose(self, call: Call, run: Run) -> None:
         """``reference.experts.reference`` says what the tensors are."""
-        i, rows = call.inputs, call.shape["batch"]
-        latent = i["latent"] + 0.0  # without -0, the mailboxes' sentinel
-        ids = expert_weights.places(len(i["w13"].codes)).int()[i["ids"].long()]
+        i, rows = call.inputs, call.shape["regime"]
+        # Rows that pad the step to its CUDA graph's are routed and computed, too: here they repeat the last live one.
+        live = torch.arange(rows).clamp_max(call.shape["batch"] - 1)
+        latent = i["latent"][live]
+        ids = expert_weights.places(len(i["w13"].codes)).int()[i["ids"].long()][live]
+        out = torch.full((rows * K3.top_k, K3.latent), torch.nan, dtype=torch.bfloat16)
+        shape, outputs = {**call.shape, "batch": rows}, {"out": out}
         inputs = {name: i[name] for name in ("w13", "w2", "beta", "linear_beta")}
-        outputs = {"out": call.outputs["out"]}
         if _polled(call):
-            buffers = {"latent": latent[None], "ids": ids[None]}
-            run(_PolledCluster(), Call("experts", call.shape, inputs, {}, buffers, outputs))
+            buffers = {"latent": latent[None] + 0.0, "ids": ids[None]}  # + 0: without -0, the mailboxes' sentinel
+            run(_PolledCluster(), Call("experts", shape, inputs, {}, buffers, outputs))
             _consumed(buffers["ids"], CONSUMED)  # the latent is armed again by the next layer's front
         elif rows >= PLANNED_FROM:
             box = torch.full((1, route_situ.CAPACITY, route_situ.ROW // 2), SENTINEL, dtype=torch.int32).view(torch.bfloat16)
             box[0, :rows] = 0.0  # the logits: RouteSitu routes, too, but the call says who is chosen
-            box[0, :rows, : K3.latent] = latent
-            run(_Planned(), Call("experts", call.shape, inputs | {"ids": ids}, {}, {"mailbox": box}, outputs))
+            box[0, :rows, : K3.latent] = latent + 0.0
+            run(_Planned(), Call("experts", shape, inputs | {"ids": ids}, {}, {"mailbox": box}, outputs))
             _consumed(box.view(torch.int32), SENTINEL)
         else:
             part = _Cluster() if uses_small_batch(call.shape["tp"], rows) else _Persistent()
-            run(part, Call("experts", call.shape, inputs | {"ids": ids, "latent": i["latent"]}, {}, {}, outputs))
+            run(part, Call("experts", shape, inputs | {"ids": ids, "latent": latent}, {}, {}, outputs))
+        call.outputs["out"].copy_(out[: len(call.outputs["out"])])
 
 
 class _Persistent:
@@ -159,7 +163,7 @@ def _scales(experts: Any) -> list[Tensor]:
 
 
 def _polled(call: Call) -> bool:
-    return call.shape["tp"] == 16 and uses_small_batch(16, call.shape["batch"])
+    return call.shape["tp"] == 16 and uses_small_batch(16, call.shape["regime"])
 
 
 def _consumed(words: Tensor, armed: int) -> None:

@@ -2,7 +2,7 @@
 
 from validate.model.call import Call
 from validate.paths.emulated.front import uses_small_batch
-from validate.paths.vllm.adapter import Group, OverRanks, Prepared
+from validate.paths.vllm.adapter import Group, OverRanks, Prepared, fewer_rows
 from validate.paths.vllm.front import Front, Layer
 from validate.paths.vllm.shared_front import SharedFront
 from validate.paths.vllm.small_front import SmallFront
@@ -26,7 +26,7 @@ class FrontOverRanks(OverRanks):
         """Other TP sizes, and more rows than a kernel was prepared for."""
         if call.shape["tp"] not in (8, 16):
             return "the specialized path needs 8 or 16 ranks"
-        return "a kernel runs no more rows than it is prepared for" if call.shape["batch"] > call.shape["regime"] else None
+        return fewer_rows(call)
 
     def polls(self, call: Call) -> bool:
         """The kernels wait for the other ranks' shards, those of small batches for the row, too."""

@@ -11,7 +11,8 @@ import torch
 
 from validate.model.call import Call
 from validate.model.dimensions import K3
-from validate.paths.vllm.adapter import Prepared, Whole, other_rows
+from validate.paths import Broken
+from validate.paths.vllm.adapter import Prepared, Whole, fewer_rows
 from validate.paths.vllm.entries import CONVOLUTION, GATED_NORM, KDA, PREPARED_KDA, imported
 from validate.paths.vllm.source import Source
 
@@ -95,14 +96,14 @@ class SpecializedKda(Whole):
     step = DefaultKda.step
 
     def missing(self, call: Call, source: Source) -> str | None:
-        """Other head counts than TP 8's and 16's, and kernels of other sizes than the rows that they run."""
+        """Other head counts than TP 8's and 16's, and kernels of fewer rows than the call."""
         if call.inputs["a_log"].numel() not in (12, 6):
             return "the specialized path needs 8 or 16 ranks"
-        return other_rows(call)
+        return fewer_rows(call)
 
     def prepare(self, call: Call, source: Source) -> Prepared:
         """``reference.kda.reference`` says what the tensors are. The packed row is [q k v, output gate, F_A, beta, padding]."""
-        i, q, rows = call.inputs, call.shape["q"], call.shape["batch"]
+        i, q, live, rows = call.inputs, call.shape["q"], call.shape["batch"], call.shape["regime"]
         heads, dim = i["a_log"].numel(), i["norm"].numel()
         pitch = K3.kda_projection_rows(K3.heads // heads)
         attention = SimpleNamespace(
@@ -118,19 +119,31 @@ class SpecializedKda(Whole):
         taps_first = conv.contiguous()
         caches = (taps_first, call.buffers["state"])
         kernel = imported(source, PREPARED_KDA, "PreparedKda")(attention, policies, False).prepare_caches(caches)
-        projected = torch.zeros(rows, pitch, dtype=i["x"].dtype, device=i["x"].device)
-        packed = projected[:, : 4 * heads * dim + dim + heads]
+        # Rows that pad the step to its CUDA graph's hold anything; their slot is the null slot, one row accepted.
+        projected = torch.full((rows, pitch), torch.nan, dtype=i["x"].dtype, device=i["x"].device)
+        packed = projected[:live, : 4 * heads * dim + dim + heads]
+        out = torch.full((rows, heads * dim), torch.nan, dtype=i["x"].dtype, device=i["x"].device)
+        slots = torch.zeros(rows // q, q, dtype=torch.int32, device=i["x"].device)
+        accepted = torch.ones_like(slots[:, 0])
 
         def launch() -> None:
             taps_first.copy_(conv)
             packed.copy_(torch.cat([i["x"], i["gate"], i["f_a"], i["beta"]], 1))
+            slots[: live // q].copy_(i["slots"])
+            accepted[: live // q].copy_(i["accepted"])
             if q == 1:
-                kernel.run(projected, call.outputs["out"], caches=caches, slots=i["slots"][:, 0])
+                kernel.run(projected, out, caches=caches, slots=slots[:, 0])
             else:
-                kernel.run(projected, call.outputs["out"], caches=caches, slots=i["slots"], accepted=i["accepted"])
+                kernel.run(projected, out, caches=caches, slots=slots, accepted=accepted)
+            call.outputs["out"].copy_(out[:live])
             conv.copy_(taps_first)
 
-        return Prepared(launch)
+        def collect() -> None:
+            left = int((out[live:] != 0).any(1).sum())
+            if left:
+                raise Broken("out", "complete", left, f"{left} of {rows - live} padded rows are not zero")
+
+        return Prepared(launch, collect=collect)
 
 
 def gate_mode(heads: int, rows: int) -> int:

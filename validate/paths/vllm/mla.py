@@ -15,7 +15,7 @@ from torch import Tensor
 from validate.model.call import Call
 from validate.model.dimensions import K3
 from validate.paths.emulated import mla as emulated
-from validate.paths.vllm.adapter import Group, Needs, OverRanks, Prepared, Whole
+from validate.paths.vllm.adapter import Group, Needs, OverRanks, Prepared, Whole, fewer_rows
 from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.entries import MLA_DCP, PREPARED_MLA, imported
 from validate.paths.vllm.source import Source
@@ -93,8 +93,8 @@ def _missing(call: Call) -> str | None:
     reason = emulated.SpecializedMla.missing(call)
     if reason or call.shape["tp"] == 1:
         return reason or "the specialized path needs 8 or 16 ranks"
-    if call.shape["regime"] < call.shape["batch"]:
-        return "the kernels have fewer rows than the call"
+    if fewer_rows(call):
+        return fewer_rows(call)
     package = "tokenspeed_mla" if core(call, "specialized") == "tokenspeed" else "flashinfer"
     return None if _installed(package) else f"{package}, which has the attention core, is not installed"
 
