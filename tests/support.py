@@ -1,6 +1,8 @@
 """The command line in a process of its own, and records made by hand."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +13,20 @@ from validate.records.model import Line, Measured
 ROOT = Path(__file__).parents[1]
 Edit = Callable[[str, dict[str, str]], Path]  # makes a copy of vLLM's files with replacements in one of them
 SMALL = "kda/tp16-batch1-"  # a few cases of one row
+
+
+def in_a_session(command: list[str], environment: dict[str, str], cwd: Path, timeout: float) -> subprocess.CompletedProcess[str]:
+    """Runs a command that starts others; none of them outlives it."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, env=environment, cwd=cwd, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 class Tool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT, Tool
+from tests.support import ROOT, Tool, in_a_session
 from validate.paths import Broken, Lost
 from validate.paths.group import combined
 from validate.paths.vllm import BY_TORCHRUN
@@ -46,7 +46,7 @@ def over_ranks(run: Path, restarts: int = 0, **environment: str) -> subprocess.C
     command += ["--standalone", str(ROOT / "tests/numerics/over_gloo.py"), "numerics", "--resume", str(run)]
     tool = Tool(run.parent)
     given = tool.environment | {"OMP_NUM_THREADS": "1"} | environment
-    return subprocess.run(command, env=given, cwd=run.parent, capture_output=True, text=True, timeout=240)
+    return in_a_session(command, given, run.parent, timeout=300)
 
 
 def own_lines(run: Path) -> Iterator[Line]:

@@ -1,7 +1,6 @@
 """vLLM's kernels over real ranks: sound they pass, edited they fail. Two GPUs or more, of compute capability 9.0 or later."""
 
 import os
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.support import ROOT, Edit
+from tests.support import ROOT, Edit, in_a_session
 from validate.paths.vllm import entries
 
 pytestmark = pytest.mark.skipif(
@@ -28,7 +27,7 @@ def over_ranks(root: Path, *cases: str) -> list[str]:
     command += [str(ROOT / "tests/paths/over_gpus.py"), str(root), *cases]
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     given = {**os.environ, "PYTHONPATH": paths, "TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=240)
+    done = in_a_session(command, given, ROOT, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     return [line for line in done.stdout.splitlines() if line.startswith("o_proj/")]
 
