@@ -11,7 +11,7 @@ from torch import Tensor
 from validate.model.call import Call
 from validate.paths.emulated import mla as emulated
 from validate.paths.vllm.adapter import Around, Composed, Prepared, Run
-from validate.paths.vllm.framework import linear, linear_note, notes, stored
+from validate.paths.vllm.framework import in_fp32, linear, linear_note, notes, stored
 from validate.paths.vllm.source import Source
 
 Product = Callable[[Source, Tensor, Tensor], Tensor]
@@ -65,4 +65,5 @@ class _Product:
 
 def _by_head(_: Source, x: Tensor, weight: Tensor) -> Tensor:
     """bf16 [rows, heads, n] of x [rows, heads, k] and weight [heads, k, n]."""
-    return torch.bmm(x.transpose(0, 1), weight).transpose(0, 1)
+    x = x.transpose(0, 1)
+    return (torch.bmm(x, weight) if x.is_cuda else in_fp32(torch.bmm, x, weight)).transpose(0, 1)

@@ -14,8 +14,8 @@ from validate.paths.emulated.input_projection import SKINNY_THREADS, Specialized
 from validate.paths.vllm import binding
 from validate.paths.vllm.adapter import Needs, Prepared, Whole
 from validate.paths.vllm.entries import LOW_LATENCY, PROJECTION, PROVIDERS, SKINNY, imported
-from validate.paths.vllm.framework import compiled, cute_available, linear, linear_note, notes, stored
-from validate.paths.vllm.source import Source, importable
+from validate.paths.vllm.framework import compiled, cute_available, flashinfer_gemm, linear, linear_note, notes, stored
+from validate.paths.vllm.source import Source
 
 # Outputs of a block and unrolled steps of K by rows (runtime/providers.py ``SkinnyProjection``).
 OUTPUTS, UNROLL = 4, {1: 1, 2: 2}
@@ -76,7 +76,7 @@ def _split(rows: int) -> bool:
         return False
     if rows == 1:
         return compiled("dsv3_fused_a_gemm")
-    return rows == 2 or torch.cuda.get_device_capability()[0] == 9 or importable("flashinfer.gemm")
+    return rows == 2 or torch.cuda.get_device_capability()[0] == 9 or flashinfer_gemm()
 
 
 class SpecializedProjection(Whole):

@@ -200,7 +200,7 @@ def _stand_ins(interpreted: bool) -> dict[str, ModuleType]:
                 "exp2": lambda x: tl.exp2(x),
                 "log": lambda x: tl.log(x),
             }
-    if not importable("flashinfer"):
+    if not _importable("flashinfer"):
         contents |= {
             "flashinfer": {},
             "flashinfer.gemm": {},
@@ -238,8 +238,7 @@ def _stream() -> Any:
     return torch.cuda.current_stream()
 
 
-def importable(name: str) -> bool:
-    """Whether a module can be imported here."""
+def _importable(name: str) -> bool:
     try:
         importlib.import_module(name)
     except ImportError:  # not installed, or without what it depends on
