@@ -13,6 +13,7 @@ from pathlib import Path
 import nox
 
 VLLM = "vllm-0.33.0"
+QUACK = "quack-kernels==0.6.5"
 SOURCES = "K3_PARITY_VLLM_SRC"
 CURRENT = os.environ.get("K3_PARITY_ENV") == "current"
 nox.options.default_venv_backend = "none" if CURRENT else "virtualenv"
@@ -79,13 +80,15 @@ def has_vllm(session: nox.Session) -> bool:
 def kernel_files(session: nox.Session) -> None:
     """Packages of which vLLM's kernels import few files; what else they depend on is not needed."""
     if not CURRENT:
-        session.install("-q", "--no-deps", "flashinfer-python==0.7.2.post1", "quack-kernels==0.6.5", "tokenspeed_mla==2.0.3")
+        session.install("-q", "--no-deps", "flashinfer-python==0.7.2.post1", QUACK, "tokenspeed_mla==2.0.3")
 
 
 @nox.session
 def numerics(session: nox.Session) -> None:
     on_gpu = any(profile in argument for argument in session.posargs for profile in ("hopper", "gb300"))
     setup(session, "[build]" if on_gpu else "[interpreter]" if names_sources(session) else "")
+    if on_gpu and not CURRENT:
+        session.install("-q", "--no-deps", QUACK)  # the default path's small GEMMs import a file of it
     tool(session, "validate", "numerics", *session.posargs)
 
 

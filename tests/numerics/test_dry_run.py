@@ -110,7 +110,7 @@ def test_a_gpu_that_is_too_old_is_a_reason_not_to_run() -> None:
     nowhere = source.Source(Path())
     assert choose("specialized", call, nowhere, (9, 0), 16) is ADAPTERS["specialized"]["kda"][0]
     assert choose("specialized", call, nowhere, (8, 9), 16) == "needs compute capability 9.0, this GPU has 8.9"
-    assert "no adapter" in str(choose("default", judge.build(case_of("logits", batch=1)), nowhere, (10, 3), 16))
+    assert "no adapter" in str(choose("default", judge.build(judge.cases(EMULATED, ["decode_step"])[0]), nowhere, (10, 3), 16))
     subject = object.__new__(Vllm)  # as on a GPU, which its construction asks for
     subject.path, subject._source, subject._gpu = "default", nowhere, SimpleNamespace(capability=(8, 0))
     subject._gpus, subject._group = 1, None

@@ -152,7 +152,7 @@ def test_stages_and_sizes_that_it_leaves_out(vllm_source: Path) -> None:
     subject = interpreted(vllm_source)
     assert subject.missing(judge.build(kda(2, 1, "trained"))) is None
     assert "thread blocks" in str(subject.missing(judge.build(kda(64, 1, "trained"))))
-    case = judge.cases(load("cpu"), ["o_proj"])[0]
+    case = judge.cases(load("cpu"), ["decode_step"])[0]
     assert "no adapter" in str(subject.missing(judge.build(case)))
 
 

@@ -1,7 +1,7 @@
 """``vllm-default`` and ``vllm-specialized``: vLLM 0.33.0's own kernels.
 
-Nobody here wrote them. On a GPU each runs what that GPU can; on a CPU the default path's Triton kernels are interpreted,
-and where they pass, the reference and its rounding points are those of vLLM.
+Nobody here wrote them. On a GPU each runs what that GPU can; on a CPU the default path's Triton kernels are interpreted, and
+its torch operators torch's own. Where they pass, the reference and its rounding points are those of vLLM.
 """
 
 import os
@@ -15,15 +15,21 @@ from validate.paths import group
 from validate.paths.group import Group
 from validate.paths.vllm import (
     attn_res,
+    default_mla,
+    default_o_proj,
+    default_router,
     dense_mlp,
     embedding,
     entries,
     experts,
+    final_norm,
     input_projection,
     kda,
     latent_down,
+    logits,
     mla,
     mla_around_core,
+    mlp,
     moe_tail,
     o_proj,
     ranks,
@@ -31,14 +37,30 @@ from validate.paths.vllm import (
     shared_experts,
     shared_small_batch,
 )
-from validate.paths.vllm.adapter import Composed, OverRanks, Prepared, Whole
+from validate.paths.vllm.absent import Absent
+from validate.paths.vllm.adapter import Composed, OverRanks, Part, Prepared, Whole
 from validate.paths.vllm.source import Source
 from validate.records.model import VllmFiles
 
 AnyAdapter = Whole | Composed | OverRanks
 # By path and stage. Of several adapters the first that the GPU's capability allows runs what it can.
 ADAPTERS: Mapping[str, Mapping[str, tuple[AnyAdapter, ...]]] = {
-    "default": {"kda": (kda.DefaultKda(),), "attn_res": (attn_res.DefaultAttnRes(),)},
+    "default": {
+        "embedding": (embedding.DefaultEmbedding(),),
+        "attn_res": (attn_res.DefaultAttnRes(),),
+        "input_projection": (input_projection.DefaultProjection(),),
+        "kda": (kda.DefaultKda(),),
+        "mla": (default_mla.DefaultMla(),),
+        "o_proj": (default_o_proj.DefaultOproj(),),
+        "router": (default_router.DefaultRouter(),),
+        "latent_down": (latent_down.DefaultLatentDown(),),
+        "experts": (Absent("trtllm-gen's MoE kernels are FlashInfer's, compiled"),),
+        "shared_experts": (mlp.DefaultMlp(),),
+        "moe_tail": (Absent("LatentMoETail needs all ranks' symmetric memory: no adapter yet"),),
+        "dense_mlp": (mlp.DefaultMlp(),),
+        "final_norm": (final_norm.DefaultFinalNorm(),),
+        "logits": (logits.DefaultLogits(),),
+    },
     "specialized": {
         "embedding": (embedding.EmbeddingOverRanks(), embedding.SpecializedEmbedding()),
         "attn_res": (attn_res.SpecializedAttnRes(), attn_res.FusedAttnRes()),
@@ -56,6 +78,8 @@ ADAPTERS: Mapping[str, Mapping[str, tuple[AnyAdapter, ...]]] = {
         ),
         "moe_tail": (moe_tail.SpecializedMoeTail(),),
         "dense_mlp": (dense_mlp.SpecializedDenseMlp(), dense_mlp.SpecializedDenseSitu()),
+        "final_norm": (final_norm.SpecializedFinalNorm(),),
+        "logits": (logits.DefaultLogits(),),  # both paths run the same
     },
 }
 BY_TORCHRUN = "torchrun starts it:"  # how the reason begins why what runs over several ranks is missing without it
@@ -153,9 +177,12 @@ class Vllm:
             self._on_gpu(call, self._gpu.run)
             return
         adapter = self._adapter(call)
-        assert isinstance(adapter, Whole)
         with np.errstate(all="ignore"):
-            adapter.prepare(call, self._source).launch()
+            if isinstance(adapter, Composed):
+                adapter.compose(call, self._here)
+            else:
+                assert isinstance(adapter, Whole)
+                self._here(adapter, call)
 
     def again(self, call: Call) -> None:
         """On a GPU the replay of a CUDA graph, with late mailboxes."""
@@ -163,6 +190,9 @@ class Vllm:
             self.run(call)
         else:
             self._on_gpu(call, self._gpu.replay)
+
+    def _here(self, part: Part, call: Call) -> None:
+        part.prepare(call, self._source).launch()
 
     def _on_gpu(self, call: Call, way: Callable[..., None]) -> None:
         adapter = self._adapter(call)

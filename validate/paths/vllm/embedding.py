@@ -1,4 +1,4 @@
-"""The token embedding's gather by the specialized path's own kernel: on all ranks, or on one GPU every rank's in turn.
+"""The token embedding's gather by vLLM's own kernels: on all ranks, or on one GPU every rank's in turn.
 
 The all-reduce is the framework's in both paths: over the ranks PyTorch's stands for it, on one GPU it is emulated.
 """
@@ -15,8 +15,63 @@ from validate.model.dimensions import K3
 from validate.numerics import measure
 from validate.paths.emulated import embedding as emulated
 from validate.paths.vllm.adapter import Around, Composed, Group, OverRanks, Prepared, Run
-from validate.paths.vllm.entries import PREPARED_EMBEDDING, module_of
+from validate.paths.vllm.entries import PREPARED_EMBEDDING, VOCABULARY, imported, module_of
+from validate.paths.vllm.framework import compiled, notes
 from validate.paths.vllm.source import Source
+
+
+class DefaultEmbedding(Composed):
+    """``VocabParallelEmbedding.forward`` (vLLM 0.33.0, model_executor/layers/vocab_parallel_embedding.py), every rank's in turn.
+
+    With its compiled operator where vLLM is installed; bare files have the form that masks, gathers and masks.
+    """
+
+    def missing(self, call: Call, source: Source) -> str | None:
+        """Nothing."""
+        return None
+
+    def note(self, call: Call) -> str | None:
+        """The all-reduce is the framework's, in both paths."""
+        if call.shape["tp"] == 1:
+            return None
+        native = "vLLM's native form, a deployment takes its compiled operator"
+        return notes("all-reduce emulated", None if compiled("vocab_parallel_embedding") else native)
+
+    def compose(self, call: Call, run: Run) -> None:
+        """``reference.embedding.reference`` says what the tensors are."""
+        _DefaultAround(run)(call)
+
+
+class _DefaultAround(Around, emulated.DefaultEmbedding):
+    def gather(self, ids: Tensor, shard: Tensor, rank: int, vocab: int, out: Tensor) -> None:
+        part = Call("embedding", {"rank": rank, "vocab": vocab}, {"ids": ids, "shard": shard}, {}, {}, {"out": out})
+        self._run(_Layer(), part)
+
+
+class _Layer:
+    """The layer of one rank, without its all-reduce."""
+
+    step = ("ids",)
+
+    def prepare(self, call: Call, source: Source) -> Prepared:
+        ids, shard, out = call.inputs["ids"], call.inputs["shard"], call.outputs["out"]
+        vocab, rank = call.shape["vocab"], call.shape["rank"]
+        layer = imported(source, VOCABULARY, "VocabParallelEmbedding")
+        tp = vocab // len(shard)
+        this = SimpleNamespace(
+            tp_size=tp,
+            use_fused_embedding=compiled("vocab_parallel_embedding"),
+            weight=shard,
+            shard_indices=layer._get_indices(vocab, vocab, vocab, vocab, rank, tp),
+            quant_method=imported(source, VOCABULARY, "UnquantizedEmbeddingMethod")(),
+            reduce_results=False,
+        )
+
+        def launch() -> None:
+            with torch.compiler.set_stance("force_eager"):  # vLLM compiles the masking, which is integers
+                out.copy_(layer.forward(this, ids))
+
+        return Prepared(launch)
 
 
 class EmbeddingOverRanks(OverRanks):

@@ -57,6 +57,11 @@ TWOSHOT, TAIL = f"{CUTEDSL}/common/twoshot.py", f"{CUTEDSL}/moe/tail_runtime.py"
 PROVIDERS, PROJECTION = f"{NVIDIA}/specialized_decode/runtime/providers.py", f"{CUTEDSL}/gemm/projection.py"
 SHARED, PREPARED_MOE = f"{CUTEDSL}/moe/shared.py", f"{CUTEDSL}/moe/prepared.py"
 SKINNY = "vllm/model_executor/kernels/linear/cute_dsl/_skinny_gemm.py"
+LOW_LATENCY = f"{NVIDIA}/low_latency_gemm.py"
+VOCABULARY = "vllm/model_executor/layers/vocab_parallel_embedding.py"
+GATE = "vllm/model_executor/layers/fused_moe/router/gate_linear.py"
+ACTIVATION, LAYERNORM = "vllm/model_executor/layers/activation.py", "vllm/ir/ops/layernorm.py"
+GUMBEL = "vllm/v1/worker/gpu/sample/gumbel.py"
 
 # The MoE front over all ranks, of which two stages are judged.
 MOE_FRONT = (
@@ -69,6 +74,19 @@ MOE_FRONT = (
     _entry(CHAIN, "_launch", "kind tensors"),
     _entry(CHAIN, "u32", "t"),
     _entry(HOST, "stream", "device"),
+)
+
+# An unquantized linear layer of the default path, and its gated MLP.
+LINEAR = (
+    _entry(LOW_LATENCY, "try_low_latency_gemm", "x weight"),
+    _entry(LOW_LATENCY, "_low_latency_table", ""),
+    _entry(LOW_LATENCY, "_build_plan", "spec"),
+    _entry(LOW_LATENCY, "_run_plan", "plan x weight"),
+)
+MLP = (
+    *LINEAR,
+    _entry(ACTIVATION, "SituAndMul.forward_native", "x"),
+    _entry(ACTIVATION, "SituAndMul.forward_cuda", "x"),
 )
 
 # By path and stage. Only parameters that are passed are named.
@@ -99,6 +117,31 @@ DEFAULT: Mapping[str, tuple[Entry | Constant, ...]] = {
             "attn_res",
             "prefix delta blocks norm_weight qk_weight output_norm_weight num_blocks block_write_idx eps output_norm_eps",
         ),
+    ),
+    "embedding": (
+        _entry(VOCABULARY, "VocabParallelEmbedding.forward", "input_"),
+        _entry(
+            VOCABULARY,
+            "VocabParallelEmbedding._get_indices",
+            "vocab_size_padded org_vocab_size_padded vocab_size org_vocab_size tp_rank tp_size",
+        ),
+        _entry(VOCABULARY, "UnquantizedEmbeddingMethod.embedding", "layer input_"),
+    ),
+    "input_projection": (
+        *LINEAR,
+        _entry(LOW_LATENCY, "run_kda_projection_overlap", "hidden_states packed_weight f_b_weight aux_stream events"),
+        Constant(LOW_LATENCY, "KDA_PROJECTION_OVERLAP_MAX_TOKENS", 14),
+    ),
+    "mla": LINEAR,
+    "o_proj": LINEAR,
+    "router": (_entry(GATE, "GateLinear.forward", "x"),),
+    "latent_down": LINEAR,
+    "shared_experts": MLP,
+    "dense_mlp": MLP,
+    "final_norm": (_entry(LAYERNORM, "rms_norm", "x weight epsilon"),),
+    "logits": (
+        *LINEAR,
+        _entry(GUMBEL, "gumbel_sample", "logits expanded_idx_mapping temperature seed pos apply_temperature is_drafting"),
     ),
 }
 SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
@@ -207,6 +250,11 @@ SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
         _entry(PREPARED_OPROJ, "compile_oproj", "kind k batch tp nb has_delta mla front cap twoshot"),
         _entry(HOST, "dynamic_view", "tensor"),
     ),
+    "final_norm": (
+        _entry(PREPARED_ATTN_RES, "PreparedAttnRes.__init__", "weights key eps"),
+        _entry(PREPARED_ATTN_RES, "PreparedAttnRes.run", "delta prefix blocks out"),
+    ),
+    "logits": DEFAULT["logits"],
 }
 
 

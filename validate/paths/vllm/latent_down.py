@@ -1,11 +1,36 @@
-"""The projection into the experts' latent space by the specialized path's own kernels, over all ranks."""
+"""The projection into the experts' latent space by vLLM's own kernels.
+
+Default: a linear layer that every rank has whole; specialized: the front's kernels, over all ranks.
+"""
 
 import torch
 
 from validate.model.call import Call
 from validate.model.dimensions import K3
+from validate.paths.vllm.adapter import Prepared, Whole
+from validate.paths.vllm.framework import linear, linear_note, notes, stored
 from validate.paths.vllm.front import Front, Layer
 from validate.paths.vllm.front_adapter import FrontOverRanks
+from validate.paths.vllm.source import Source
+
+
+class DefaultLatentDown(Whole):
+    """``routed_expert_down_proj`` of ``KimiMoE`` (vLLM 0.33.0, models/kimi_k3/nvidia/model.py), a replicated layer."""
+
+    step = ("x",)
+
+    def missing(self, call: Call, source: Source) -> str | None:
+        """Nothing."""
+        return None
+
+    def note(self, call: Call) -> str | None:
+        """All ranks run the same kernel on the same tensors."""
+        return notes("one rank for all", linear_note(call.shape["batch"]))
+
+    def prepare(self, call: Call, source: Source) -> Prepared:
+        """``reference.latent_down.reference`` says what the tensors are."""
+        x, weight, out = call.inputs["x"], call.inputs["weight"], call.outputs["out"]
+        return stored(out, lambda: linear(source, x, weight).expand_as(out))
 
 
 class LatentDownOverRanks(FrontOverRanks):

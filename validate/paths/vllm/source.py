@@ -8,6 +8,8 @@ below, and by nothing else:
 - ``platforms``: CUDA as torch finds it, or, interpreted, neither CUDA nor vLLM's CPU build (its kernels are others);
 - ``triton_utils``, ``logger``, ``_custom_ops`` (empty: no compiled kernels), ``model_executor.custom_op``;
 - ``distributed``: a group of this process alone, whose all-reduce returns its argument;
+- ``ir.op``: operators as the functions that define them, vLLM's native forms;
+- names of the layers that the default path's files derive theirs from, or annotate with; none of them is called here;
 - ``utils.torch_utils``: the current stream;
 - ``v1.attention.backends.utils``: the null block's and the padded slot's numbers;
 - ``model_executor.layers.mamba.mamba_utils``: the layout of KDA's convolution state, vLLM's default, which the file of the
@@ -21,6 +23,7 @@ import importlib
 import importlib.abc
 import importlib.util
 import logging
+import operator
 import re
 import subprocess
 import sys
@@ -44,6 +47,31 @@ PREFILL: dict[str, dict[str, Any]] = {
     "solve_tril": {"solve_tril": None},
     "utils": {"FLA_CHUNK_SIZE": 64, "is_amd": False, "is_gather_supported": True},
 }
+
+# Names that the files of the default path's layers import. What they compute with, the adapters hand to them.
+LAYERS: dict[str, tuple[str, ...]] = {
+    "vllm.config": ("get_current_vllm_config",),
+    "vllm.model_executor.determinism.batch_invariant": ("linear_batch_invariant",),
+    "vllm.model_executor.layers.linear": ("LinearBase", "ReplicatedLinear", "UnquantizedLinearMethod"),
+    "vllm.model_executor.layers.quantization": ("QuantizationConfig",),
+    "vllm.model_executor.layers.quantization.base_config": (
+        "QuantizationConfig",
+        "QuantizeMethodBase",
+        "method_has_implemented_embedding",
+        "resolve_quant_method",
+    ),
+    "vllm.model_executor.layers.utils": ("dispatch_unquantized_gemm",),
+    "vllm.model_executor.parameter": ("BasevLLMParameter",),
+    "vllm.model_executor.utils": ("set_weight_attrs",),
+}
+DISTRIBUTED = (
+    "GroupCoordinator",
+    "get_tensor_model_parallel_rank",
+    "get_tensor_model_parallel_world_size",
+    "tensor_model_parallel_all_gather",
+    "tensor_model_parallel_all_reduce",
+    "tensor_model_parallel_gather",
+)
 
 SPLIT_K = "flashinfer.gemm.kernels.dense_bf16_gemm_sm100_splitk"
 SPLIT_K_NAMES = ("OWNER_RANK", "SplitKTactic", "_store_shared_remote_v4")
@@ -149,13 +177,16 @@ class _Alone:
 
 def _stand_ins(interpreted: bool) -> dict[str, ModuleType]:
     contents: dict[str, dict[str, Any]] = {
-        "vllm.platforms": {"current_platform": _platform(interpreted)},
+        "vllm.platforms": {"current_platform": _platform(interpreted), "CpuArchEnum": None},
         "vllm.logger": {"init_logger": _logger},
         "vllm._custom_ops": {},
-        "vllm.distributed": {"get_tp_group": _Alone},
-        "vllm.model_executor.custom_op": {"CustomOp": _CustomOp},
+        "vllm.distributed": {**_names(DISTRIBUTED), "get_tp_group": _Alone, "divide": operator.floordiv},
+        "vllm.ir.op": {"register_op": _register_op},
+        "vllm.model_executor.custom_op": {"CustomOp": _CustomOp, "PluggableLayer": _CustomOp},
         "vllm.model_executor.layers.mamba.mamba_utils": {"is_conv_state_dim_first": lambda: False},
-        "vllm.utils.torch_utils": {"current_stream": _stream},
+        "vllm.model_executor.layers.quantization.utils.fp8_utils": {"is_fp8": lambda dtype: False},
+        **{module: _names(names) for module, names in LAYERS.items()},
+        "vllm.utils.torch_utils": {"current_stream": _stream, "direct_register_custom_op": lambda **_: None},
         "vllm.v1.attention.backends.utils": {"NULL_BLOCK_ID": 0, "PAD_SLOT_ID": -1},
         **{f"{FLA}.{name}": names for name, names in PREFILL.items()},
     }
@@ -185,6 +216,20 @@ def _stand_ins(interpreted: bool) -> dict[str, ModuleType]:
 
 def _without_flashinfer(*_: object) -> None:
     raise InputError("the split-K GEMM takes parts of FlashInfer, which cannot be imported: install vLLM's flashinfer-python")
+
+
+def _names(names: Sequence[str]) -> dict[str, Any]:
+    """Empty classes, so that others may derive from them."""
+    return {name: type(name, (), {}) for name in names}
+
+
+def _register_op(op: Any = None, **_: bool) -> Any:
+    """Of vLLM's intermediate representation: the operator is the function that it decorates."""
+    if op is None:
+        return _register_op
+    op.register_input_generator = lambda generator: generator
+    op.override_tolerance = lambda *_, **__: None
+    return op
 
 
 def _stream() -> Any:
@@ -218,11 +263,14 @@ def _platform(interpreted: bool) -> SimpleNamespace:
     return SimpleNamespace(
         device_type="cpu" if interpreted else "cuda",
         is_cpu=lambda: False,
+        simple_compile_backend="eager",
         is_cuda=lambda: not interpreted,
+        is_cuda_alike=lambda: not interpreted,
         is_rocm=lambda: False,
         is_xpu=lambda: False,
         is_arch_support_pdl=lambda: capability[0] >= 9,
-        is_device_capability=lambda wanted: wanted == capability[0] * 10 + capability[1],
+        is_device_capability=lambda wanted: wanted in (capability, capability[0] * 10 + capability[1]),
+        has_device_capability=lambda wanted: capability[0] * 10 + capability[1] >= wanted,
         is_device_capability_family=lambda family: family == capability[0] * 10,
     )
 
