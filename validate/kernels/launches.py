@@ -33,6 +33,9 @@ from validate.paths.vllm.source import Source, opened
 from validate.profiles import Profile
 
 
+WITH_TRITON = "logits"  # the stage whose sampler is Triton's, whose launches ask for a driver
+
+
 class View:
     """What a launch is given of a tensor: stands for vLLM's ``to_cute`` views, which meta tensors cannot have."""
 
@@ -179,7 +182,7 @@ def of_adapters(watch: Watch, profile: Profile, keyword: str | None = None) -> I
     known = set()
     for case in selection.select(judge.cases(profile), keyword):
         sizes = (case.stage, *case.sizes.items())
-        if case.stage not in ADAPTERS["specialized"] or sizes in known:
+        if case.stage not in ADAPTERS["specialized"] or case.stage == WITH_TRITON or sizes in known:
             continue
         known.add(sizes)
         call = judge.build(case)
