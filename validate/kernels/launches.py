@@ -32,7 +32,6 @@ from validate.paths.vllm.adapter import OverRanks, Part, Whole
 from validate.paths.vllm.source import Source, opened
 from validate.profiles import Profile
 
-
 WITH_TRITON = "logits"  # the stage whose sampler is Triton's, whose launches ask for a driver
 
 

@@ -1,5 +1,6 @@
 """Calls on a GPU: to it and back, late mailboxes, CUDA graphs, and a deadline for kernels that poll."""
 
+import gc
 import os
 import random
 import time
@@ -45,25 +46,31 @@ class Gpu:
     def run(self, part: Part, call: Call, source: Source, group: Group | None = None) -> None:
         """One launch, with every mailbox full; or of all ranks of a group."""
         with _errors_are_verdicts():
-            there, prepared = _together(group, lambda: self._prepared(part, call, source))
+            there = self._moved(call)
+            prepared = _together(group, lambda: self._prepared(part, there, source))
             self._launch(prepared, prepared.launch, group)
             _returned(there, call)
 
     def replay(self, part: Part, call: Call, source: Source, group: Group | None = None) -> None:
         """The replay of a CUDA graph, with mailboxes that are filled by other streams while it runs.
 
-        It is captured with other inputs than it is replayed with (zeros, hence null slots, too), so that a value that
-        was read at the time of capture shows. The ranks of a group start at different times.
+        It is prepared and captured with other inputs than it is replayed with (zeros, hence null slots, too), so that a value
+        that was read then shows. The ranks of a group start at different times.
         """
         with _errors_are_verdicts():
             self._replay(part, call, source, group)
 
     def _replay(self, part: Part, call: Call, source: Source, group: Group | None) -> None:
-        there, prepared = _together(group, lambda: self._prepared(part, call, source))
+        there = self._moved(call)
         written = {**there.outputs, **there.buffers}
         before = {name: tensor.clone() for name, tensor in written.items()}
         step = {name: there.inputs[name] for name in part.step if there.inputs[name] is not None}
         inputs = {name: tensor.clone() for name, tensor in step.items()}
+        for tensor in step.values():
+            tensor.zero_()
+        prepared = _together(group, lambda: self._prepared(part, there, source))
+        for name, tensor in step.items():
+            tensor.copy_(inputs[name])
         self._launch(prepared, prepared.launch, group)  # everything is compiled and loaded before the capture
         for tensor in step.values():
             tensor.zero_()
@@ -79,11 +86,10 @@ class Gpu:
             self._launch(prepared, lambda: _late(graph, wait), group)
         _returned(there, call)
 
-    def _prepared(self, part: Part, call: Call, source: Source) -> tuple[Call, Prepared]:
-        there = self._moved(call)
+    def _prepared(self, part: Part, there: Call, source: Source) -> Prepared:
         prepared = part.prepare(there, source)
         self._host_side(prepared)
-        return there, prepared
+        return prepared
 
     def _launch(self, prepared: Prepared, go: Callable[[], None], group: Group | None) -> None:
         """Launches on every rank, once all are armed; back when all have ended."""
@@ -110,9 +116,10 @@ class Gpu:
             box.view(torch.int32).fill_(SENTINEL)
         checksum = [int(box.view(torch.int32).sum()) for box in full]  # another order for other contents
         torch.cuda.synchronize()
-        graph.replay()
-        self._deliver(prepared.mailboxes, full, random.Random(repr((sorted(call.shape.items()), checksum))))
-        self._finish(prepared)
+        with _no_collection():
+            graph.replay()
+            self._deliver(prepared.mailboxes, full, random.Random(repr((sorted(call.shape.items()), checksum))))
+            self._finish(prepared)
 
     def _moved(self, call: Call) -> Call:
         def move(value: object) -> object:
@@ -184,6 +191,17 @@ class Gpu:
                 torch.cuda._sleep(1)
                 _store(one, one.clone())
         torch.cuda.synchronize()
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without Python's garbage collector: to free a kernel or a graph waits for the one that polls, and so for ever."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @contextmanager
