@@ -175,13 +175,12 @@ def _meta(call: Call) -> Call:
 
 
 def of_adapters(watch: Watch, profile: Profile, keyword: str | None = None) -> Iterator[tuple[Case, list[Launch]]]:
-    """The launches of each case by each adapter of the specialized path that can run it on GB300; equal sizes once."""
-    known = set()
+    """The launches of each case by each adapter of the specialized path that can run it on GB300; equal shapes once."""
+    known: set[str] = set()
     for case in selection.select(judge.cases(profile), keyword):
-        sizes = (case.stage, *case.sizes.items())
-        if case.stage not in ADAPTERS["specialized"] or sizes in known:
+        if case.stage not in ADAPTERS["specialized"] or case.shapes in known:
             continue
-        known.add(sizes)
+        known.add(case.shapes)
         call = judge.build(case)
         tp, shared = case.sizes.get("tp", profile.tp[0]), case.sizes.get("dcp", 1) > 1
         deployment = Deployment(tp, case.sizes.get("q", 1), shared, profile.batches)
