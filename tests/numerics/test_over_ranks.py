@@ -1,5 +1,6 @@
 """Cases over ranks, by torchrun: eight processes on the CPU, and what becomes of a run when one of them fails."""
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from validate.records import folder as records
 from validate.records.model import Line
 
 KEYWORD = "o_proj/tp8-batch1-regime1- and trained or o_proj/tp8-batch3-regime3- and trained"  # write0 and write1
-SUBJECT = "emulated-specialized"
+SUBJECT = "vllm-specialized"
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +26,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = tool("numerics", "-k", KEYWORD, "-n", "1")
     assert done.returncode == 0, done.stderr
     run = next(tool.cwd.glob("runs/*"))
-    waiting = {"missing": f"{BY_TORCHRUN} 8 ranks", "measurements": ()}
-    lines = [line.model_copy(update=waiting if line.subject == SUBJECT else {}) for line in records.read_lines(run)]
+    lines = records.read_lines(run)
+    waiting = {"subject": SUBJECT, "missing": f"{BY_TORCHRUN} 8 ranks", "measurements": ()}
+    lines += [line.model_copy(update=waiting) for line in lines if line.subject == "emulated-specialized"]
     records.write_lines(run, lines)
     return run
 
@@ -41,12 +43,26 @@ def run(alone: Path, tmp_path: Path) -> Path:
     return target
 
 
-def over_ranks(run: Path, restarts: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "8", "--max-restarts", str(restarts)]
-    command += ["--standalone", str(ROOT / "tests/numerics/over_gloo.py"), "numerics", "--resume", str(run)]
-    tool = Tool(run.parent)
-    given = tool.environment | {"OMP_NUM_THREADS": "1"} | environment
-    return subprocess.run(command, env=given, cwd=run.parent, capture_output=True, text=True, timeout=240)
+def over_ranks(run: Path, restarts: int = 0, nodes: int = 1, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Of several nodes, as torchrun sees them, the one that ended first; all must end alike."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--nproc-per-node={8 // nodes}"]
+    command += [f"--max-restarts={restarts}", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}"]
+    command += [str(ROOT / "tests/numerics/over_gloo.py"), "numerics", "--resume", str(run)]
+    given = Tool(run.parent).environment | {"OMP_NUM_THREADS": "1"} | environment
+    pipe = subprocess.PIPE
+    started = [subprocess.Popen(command, env=given, cwd=run.parent, text=True, stdout=pipe, stderr=pipe) for _ in range(nodes)]
+    said = [process.communicate(timeout=480) for process in started]
+    (code,) = {process.returncode for process in started}
+    return subprocess.CompletedProcess(command, code, *map("".join, zip(*said, strict=True)))
+
+
+def by_itself(run: Path) -> subprocess.CompletedProcess[str]:
+    """The verdict of the whole record."""
+    command = [sys.executable, str(ROOT / "tests/numerics/over_gloo.py"), "numerics", "--resume", str(run)]
+    return subprocess.run(command, env=Tool(run.parent).environment, cwd=run.parent, capture_output=True, text=True, timeout=240)
 
 
 def own_lines(run: Path) -> Iterator[Line]:
@@ -62,7 +78,7 @@ def test_the_ranks_add_to_the_record_and_the_verdict_is_of_the_whole(run: Path) 
     assert lines
     assert all(line.judged and not line.failures for line in lines)
     assert {"ranks", "repeatable"} <= {m.check for line in lines for m in line.measurements}
-    after = Tool(run.parent)("numerics", "--resume", str(run))
+    after = by_itself(run)
     assert after.returncode == 0, after.stdout + after.stderr
     assert "PASS" in after.stdout
 
@@ -71,23 +87,40 @@ def test_a_rank_that_differs_fails(run: Path) -> None:
     assert over_ranks(run, FAULT="wrong", FAULT_CASE="write0").returncode == 0
     failed = {m.check for line in own_lines(run) for m in line.failures}
     assert "ranks" in failed
-    assert Tool(run.parent)("numerics", "--resume", str(run)).returncode == 1
+    assert by_itself(run).returncode == 1
 
 
-def test_a_rank_that_raises_is_an_error_of_the_case_and_the_others_go_on(run: Path) -> None:
-    done = over_ranks(run, FAULT="raises", FAULT_CASE="write0")
+def test_a_rank_that_writes_its_inputs_fails(run: Path) -> None:
+    assert over_ranks(run, FAULT="writes", FAULT_CASE="write0").returncode == 0
+    failed = {(m.tensor, m.check) for line in own_lines(run) for m in line.failures}
+    assert failed == {("local", "complete")}
+
+
+@pytest.mark.parametrize(("fault", "said"), [("raises", "no such kernel"), ("alone", "out of memory")])
+def test_a_rank_that_raises_is_an_error_of_the_case_that_stays_and_the_others_go_on(run: Path, fault: str, said: str) -> None:
+    done = over_ranks(run, FAULT=fault, FAULT_CASE="write0")
     assert done.returncode == 0, done.stdout + done.stderr
-    errors = [line.error for line in own_lines(run) if line.error]
-    assert errors
-    assert all("rank 3: ValueError: no such kernel" in error for error in errors)
-    assert any(line.measurements for line in own_lines(run))
+    for _ in range(2):
+        errors = [line.error for line in own_lines(run) if line.error]
+        assert errors
+        assert set(errors) == {f"RuntimeError: rank 3: ValueError: {said}"}
+        assert any(line.measurements for line in own_lines(run))
+        assert by_itself(run).returncode == 3
+
+
+def test_a_rank_that_cannot_begin_is_an_error_in_one_line_before_any_case(run: Path) -> None:
+    done = over_ranks(run, FAULT="refuses")
+    assert done.returncode != 0
+    assert done.stderr.count("error: rank 3: vLLM is not installed\n") == 1
+    assert not any(line.error or line.measurements for line in own_lines(run))
 
 
 @pytest.mark.parametrize(("fault", "said"), [("lost", "rank 3: did not end within 20 s"), ("dies", "a rank's process ended")])
 def test_a_rank_that_is_lost_is_a_verdict_and_torchrun_goes_on_behind_it(run: Path, fault: str, said: str) -> None:
     faulty = sum("write0" in line.case for line in own_lines(run))
-    done = over_ranks(run, restarts=faulty, FAULT=fault, FAULT_CASE="write0")
+    done = over_ranks(run, restarts=faulty, nodes=2, FAULT=fault, FAULT_CASE="write0")
     assert done.returncode == 0, done.stdout + done.stderr
+    by_itself(run)
     for line in own_lines(run):
         if "write0" in line.case:
             assert said in (line.error or line.failures[0].detail)

@@ -14,7 +14,7 @@ from torch import Tensor
 from validate.errors import InputError
 from validate.model.call import Call
 from validate.numerics import measure
-from validate.paths import Lost
+from validate.paths import Broken, Lost
 from validate.paths.group import Group
 from validate.paths.vllm.adapter import Part, Prepared
 from validate.paths.vllm.source import Source
@@ -190,6 +190,8 @@ class Gpu:
 def _errors_are_verdicts() -> Iterator[None]:
     try:
         yield
+    except Broken:
+        raise  # a verdict already, perhaps of another rank
     except Exception as error:  # torch's and Triton's are RuntimeErrors, those of CuTe's compiler are not
         if not any(mark in str(error) for mark in CUDA_ERRORS):
             raise
