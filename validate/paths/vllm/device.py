@@ -5,7 +5,6 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TypeVar
 
 import torch
@@ -80,7 +79,7 @@ class Gpu:
         _returned(there, call)
 
     def _prepared(self, part: Part, call: Call, source: Source) -> tuple[Call, Prepared]:
-        there = self._moved(call)
+        there = call.to(self.device)
         prepared = part.prepare(there, source)
         self._host_side(prepared)
         return there, prepared
@@ -113,15 +112,6 @@ class Gpu:
         graph.replay()
         self._deliver(prepared.mailboxes, full, random.Random(repr((sorted(call.shape.items()), checksum))))
         self._finish(prepared)
-
-    def _moved(self, call: Call) -> Call:
-        def move(value: object) -> object:
-            return value.to(self.device) if isinstance(value, Tensor) else value
-
-        inputs = {name: move(value) for name, value in call.inputs.items()}
-        outputs = {name: tensor.to(self.device) for name, tensor in call.outputs.items()}
-        buffers = {name: tensor.to(self.device) for name, tensor in call.buffers.items()}
-        return replace(call, inputs=inputs, outputs=outputs, buffers=buffers)
 
     def _deliver(self, boxes: tuple[Tensor, ...], contents: list[Tensor], order: random.Random) -> None:
         """Writes the contents in random order and with random delays, by copies of 2 KB.

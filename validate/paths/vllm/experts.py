@@ -12,12 +12,12 @@ from torch import Tensor
 from validate.model.call import Call
 from validate.model.dimensions import K3
 from validate.model.microscaling import Packed
-from validate.paths import Broken
 from validate.paths.emulated.front import uses_small_batch
 from validate.paths.vllm import binding, expert_weights, route_situ
 from validate.paths.vllm.adapter import Composed, Needs, Prepared, Run, other_rows
 from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.entries import CHAIN, EXPERTS, FRONT, POLICY, imported
+from validate.paths.vllm.mailboxes import check_armed
 from validate.paths.vllm.source import Source
 
 PLANNED_FROM = 9  # rows: the kernel takes a plan, MXFP8 rows that RouteSitu writes while it copies the latent
@@ -53,13 +53,14 @@ class SpecializedExperts(Composed):
         if _polled(call):
             buffers = {"latent": latent[None], "ids": ids[None]}
             run(_PolledCluster(), Call("experts", call.shape, inputs, {}, buffers, outputs))
-            _consumed(buffers["ids"], CONSUMED)  # the latent is armed again by the next layer's front
+            # The latent is armed again by the next layer's front.
+            check_armed("the ids' mailbox", buffers["ids"], sentinel=CONSUMED)
         elif rows >= PLANNED_FROM:
             box = torch.full((1, route_situ.CAPACITY, route_situ.ROW // 2), SENTINEL, dtype=torch.int32).view(torch.bfloat16)
             box[0, :rows] = 0.0  # the logits: RouteSitu routes, too, but the call says who is chosen
             box[0, :rows, : K3.latent] = latent
             run(_Planned(), Call("experts", call.shape, inputs | {"ids": ids}, {}, {"mailbox": box}, outputs))
-            _consumed(box.view(torch.int32), SENTINEL)
+            check_armed("the front's mailbox", box)
         else:
             part = _Cluster() if uses_small_batch(call.shape["tp"], rows) else _Persistent()
             run(part, Call("experts", call.shape, inputs | {"ids": ids, "latent": i["latent"]}, {}, {}, outputs))
@@ -160,9 +161,3 @@ def _scales(experts: Any) -> list[Tensor]:
 
 def _polled(call: Call) -> bool:
     return call.shape["tp"] == 16 and uses_small_batch(16, call.shape["batch"])
-
-
-def _consumed(words: Tensor, armed: int) -> None:
-    left = int((words != armed).sum())
-    if left:
-        raise Broken("mailbox", "complete", left, f"{left} words are not armed again")
