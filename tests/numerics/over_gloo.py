@@ -30,6 +30,9 @@ class OverGloo(Emulated):
     def ranks(self, call: Call) -> int:
         return RANKS if call.stage == "o_proj" else 1
 
+    def note(self, call: Call) -> str | None:
+        return "sums by gloo" if call.stage == "o_proj" else super().note(call)
+
     def run(self, call: Call) -> None:
         together = group.current()
         assert together is not None

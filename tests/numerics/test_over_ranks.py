@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT, Tool
+from validate.errors import InputError
 from validate.paths import Broken, Lost
 from validate.paths.group import combined
 from validate.paths.vllm import BY_TORCHRUN
@@ -142,6 +143,11 @@ def test_processes_without_a_run_to_add_to_are_refused(tool: Tool) -> None:
     assert "named by --resume" in tool.refused("numerics", "-k", "kda")
 
 
+def test_a_group_that_torchrun_did_not_start_is_refused(tool: Tool, record: Path) -> None:
+    tool.environment["WORLD_SIZE"] = "16"
+    assert "WORLD_SIZE is set, but not RANK" in tool.refused("numerics", "--resume", str(record))
+
+
 def test_what_went_wrong_on_several_ranks_is_said_once() -> None:
     lost, broken, error = Lost(3, "no end"), Broken("out", "complete", 2, "2 rows"), RuntimeError("no kernel")
     assert combined([None, None]) is None
@@ -150,6 +156,10 @@ def test_what_went_wrong_on_several_ranks_is_said_once() -> None:
     assert both.count == 6
     assert str(both) == "rank 0: no end; rank 1: 2 rows; rank 3: no kernel; rank 4: no end"
     assert isinstance(combined([broken, error]), RuntimeError)
+    refused = combined([InputError("no vLLM")] * 2)
+    assert isinstance(refused, InputError)
+    assert str(refused) == "every rank: no vLLM"
+    assert isinstance(combined([InputError("no vLLM"), error]), RuntimeError)
     worst = combined([None, broken, broken])
     assert isinstance(worst, Broken)
     assert (worst.tensor, worst.check, worst.count) == ("out", "complete", 4)
