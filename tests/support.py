@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from validate.records.model import Line, Measured
 
@@ -15,18 +16,20 @@ Edit = Callable[[str, dict[str, str]], Path]  # makes a copy of vLLM's files wit
 SMALL = "kda/tp16-batch1-"  # a few cases of one row
 
 
-def in_a_session(command: list[str], environment: dict[str, str], cwd: Path, timeout: float) -> subprocess.CompletedProcess[str]:
-    """Runs a command that starts others; none of them outlives it."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command, env=environment, cwd=cwd, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-    ) as process:
-        try:
-            out, err = process.communicate(timeout=timeout)
-        finally:
+def in_sessions(
+    commands: list[list[str]], environment: dict[str, str], cwd: Path, timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """Runs commands that start others, side by side; all must end alike, and nothing outlives them."""
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True, "text": True}
+    started = [subprocess.Popen(command, env=environment, cwd=cwd, **pipes) for command in commands]
+    try:
+        said = [process.communicate(timeout=timeout) for process in started]
+    finally:
+        for process in started:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    (code,) = {process.returncode for process in started}
+    return subprocess.CompletedProcess(commands[0], code, *map("".join, zip(*said, strict=True)))
 
 
 class Tool:

@@ -212,18 +212,21 @@ def _over_ranks(folder: Path, given: dict[str, object], out: "Console") -> int:
     from validate.numerics import over_ranks, session, together
     from validate.paths import group
 
-    together_with = group.current()
-    assert together_with is not None
-    if together_with.rank > 0:
-        return together.follow(together_with)
     try:
-        current = session.resume(folder, None, out, keep_errors=over_ranks.restarted())
-        _same(folder, given, current.manifest.arguments.model_dump())
-        chosen = over_ranks.wanted(current, together_with)
-    except InputError:
-        together.refuse(together_with)
-        raise
-    return over_ranks.judge_together(current, together_with, chosen)
+        together_with = group.current()
+        assert together_with is not None
+        if together_with.rank > 0:
+            return together.follow(together_with)
+        try:
+            current = session.resume(folder, None, out, keep_errors=together_with.restarted)
+            _same(folder, given, current.manifest.arguments.model_dump())
+            chosen = over_ranks.wanted(current, together_with)
+        except InputError:
+            together.refuse(together_with)
+            raise
+        return over_ranks.judge_together(current, together_with, chosen)
+    except group.Parted as error:
+        return _refuse(str(error))
 
 
 def _dry_run(given: dict[str, object], out: "Console") -> int:

@@ -16,7 +16,7 @@ SCRIPT = """
 import contextlib, json, sys
 from pathlib import Path
 from validate import profiles
-from validate.kernels import driverless, launches, recording
+from validate.kernels import driverless, recording
 from validate.kernels.deployment import Deployment
 from validate.numerics import judge
 from validate.paths import Broken
@@ -31,7 +31,7 @@ for case in judge.cases(profiles.load(f"gb300-tp{tp}"), ["experts"]):
     call = judge.build(case) if case.inputs == "trained" else None
     if call is not None and adapter.missing(call, source) is None:
         with contextlib.suppress(Broken):
-            adapter.compose(call.fresh(), lambda part, of: part.prepare(launches._meta(of), source).launch())
+            adapter.compose(call.fresh(), lambda part, of: part.prepare(of.to("meta"), source).launch())
 print(json.dumps(list(recorder.variants)))
 """
 

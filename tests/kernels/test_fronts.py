@@ -15,6 +15,7 @@ from validate.kernels import driverless
 from validate.paths import Broken
 from validate.paths.vllm import entries, front
 from validate.paths.vllm.device import SENTINEL
+from validate.paths.vllm.mailboxes import check_armed
 
 compiler = pytest.mark.skipif(bool(driverless.missing()), reason="the compiler is not installed")
 
@@ -108,7 +109,7 @@ def test_another_kernel_than_a_deployments_is_seen(edited: Edit) -> None:
 def test_an_area_with_another_word_is_broken() -> None:
     box = torch.zeros(2, 4, dtype=torch.bfloat16)
     front.fill([(box, SENTINEL)])
-    front.check_armed([("box", box, SENTINEL)])
+    check_armed("box", box)
     box[1, 3] = 1.0
     with pytest.raises(Broken, match="1 words of box are not armed again"):
-        front.check_armed([("box", box, SENTINEL)])
+        check_armed("box", box)

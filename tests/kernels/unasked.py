@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from validate import profiles
 from validate.kernels import driverless
 from validate.kernels.deployment import Deployment
-from validate.kernels.launches import _meta
 from validate.kernels.recording import Recorder
 from validate.numerics import judge, selection
 from validate.numerics.subjects import CAPABILITY
@@ -32,7 +31,8 @@ def _main(folder: str, name: str, keyword: str) -> None:
         if isinstance(adapter, OverRanks):
             driverless.forget()
             recorder._asked = []
-            adapter.prepare(_meta(ranks.share(call, 0)), source, SimpleNamespace(rank=0, size=deployment.tp, process_group=None))
+            group = SimpleNamespace(rank=0, size=deployment.tp, process_group=None)
+            adapter.prepare(ranks.share(call, 0).to("meta"), source, group)
             compiled += len(recorder._asked)
     for kernel in sorted(set(recorder.variants) - asked):
         print(kernel)

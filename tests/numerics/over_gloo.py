@@ -1,16 +1,19 @@
-"""``python -m validate`` with a subject whose output projection runs over ranks: torch and gloo in the place of GPUs.
+"""``python -m validate`` with a kernel's subject whose output projection runs over ranks: torch and gloo in the place of GPUs.
 
-The environment names a fault and where it strikes: FAULT (lost, dies, raises, wrong), FAULT_CASE, and rank 3.
+The environment names a fault and where it strikes: FAULT (lost, dies, raises, alone, refuses, wrong, writes), FAULT_CASE, and
+rank 3.
 """
 
 import os
+import time
 
 import torch
 
 from validate import cli
+from validate.errors import InputError
 from validate.model.call import Call
 from validate.numerics import subjects
-from validate.paths import Lost, group
+from validate.paths import Lost, Subject, group
 from validate.paths.emulated import Emulated
 from validate.paths.vllm import BY_TORCHRUN, ranks
 
@@ -27,6 +30,9 @@ class OverGloo(Emulated):
     def ranks(self, call: Call) -> int:
         return RANKS if call.stage == "o_proj" else 1
 
+    def note(self, call: Call) -> str | None:
+        return "sums by gloo" if call.stage == "o_proj" else super().note(call)
+
     def run(self, call: Call) -> None:
         together = group.current()
         assert together is not None
@@ -39,10 +45,16 @@ class OverGloo(Emulated):
                 raise Lost(7, "did not end within 20 s")
             if fault == "dies":
                 os._exit(9)
+            if os.environ.get("FAULT") == "dies" and os.environ["GROUP_RANK"] != "0":
+                time.sleep(10)  # as in a kernel that polls: this node's processes go on until they are stopped
             if fault == "raises":
                 raise ValueError("no such kernel")
 
         together.together(strike)
+        if fault == "alone":  # between two exchanges
+            raise ValueError("out of memory")
+        if fault == "writes":
+            mine.inputs["local"].neg_().neg_()
         batch = call.shape["batch"]
         partial = (mine.inputs["local"].float() @ mine.inputs["weight"].float().T).bfloat16()[:batch]
         total = torch.stack(together.gather(partial)).float().sum(0).bfloat16()
@@ -52,6 +64,12 @@ class OverGloo(Emulated):
         ranks.merge(call, mine, together.gather)
 
 
-subjects.make = lambda *_, **__: [Emulated("default"), OverGloo("specialized")]
+def make(*_: object, **__: object) -> list[Subject]:
+    if os.environ.get("FAULT") == "refuses" and os.environ.get("RANK") == "3":
+        raise InputError("vLLM is not installed")
+    return [OverGloo("specialized", name="vllm-specialized"), Emulated("default"), Emulated("specialized")]
+
+
+subjects.make = make  # type: ignore[assignment]
 if __name__ == "__main__":
     cli.main()

@@ -75,12 +75,12 @@ class Breaks(Emulated):
 @pytest.mark.parametrize(
     ("how", "check", "others"),
     [
-        (Broken("mailbox", "complete", 3, "3 words are not armed again"), "complete", ["emulated-default"]),
-        (Lost(7, "did not end within 20 s; fragments still armed: slot 2: 7 of 64"), "finished", []),
+        (Broken("mailbox", "complete", 3, "3 words are not armed again"), "complete", ["vllm-default", "emulated-default"]),
+        (Lost(7, "did not end within 20 s; fragments still armed: slot 2: 7 of 64"), "finished", ["emulated-default"]),
     ],
 )
-def test_what_breaks_is_a_verdict_and_a_lost_gpu_the_end(how: Broken, check: str, others: list[str]) -> None:
-    first, *rest = judge(CASE, [Breaks(how), Emulated("default")])
+def test_what_breaks_is_a_verdict_and_a_lost_gpu_the_last_kernel(how: Broken, check: str, others: list[str]) -> None:
+    first, *rest = judge(CASE, [Breaks(how), Kernel(1.0), Emulated("default")])
     (measured,) = first.measurements
     assert (measured.check, measured.figure, measured.passed, measured.detail) == (check, how.count, False, str(how))
     assert [judgement.subject for judgement in rest] == others

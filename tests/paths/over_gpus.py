@@ -50,7 +50,7 @@ class PushedOproj(OverRanks):
             total = received[:, :rows].float().cumsum(0)[-1].to(torch.bfloat16)
             together_with = processes.current()
             assert together_with is not None
-            columns = [part.to(delta.device) for part in together_with.gather(total)]
+            columns = [part.to(delta.device) for part in together_with.gather(total.cpu())]
             delta[0] = torch.cat(columns, 1)
             old = 0 if share.shape["write"] else share.buffers["prefix"][0].float()
             share.buffers["prefix"][0] = (old + delta[0].float()).to(torch.bfloat16)
@@ -69,7 +69,7 @@ def main(folder: str, *names: str) -> None:
     cases = {case.id: case for case in judge.cases(load("hopper"), ["o_proj"])}
     for name in names:
         call = judge.build(cases[name])
-        ran = together.Over(subject, call)
+        ran = together.Over(subject, call, group)
         if group.rank == 0:
             failed = [
                 f"{one.subject} {m.tensor} {m.check} {m.detail}"

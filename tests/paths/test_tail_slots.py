@@ -86,7 +86,7 @@ def test_a_layer_before_that_stays_is_judged_as_it_stays() -> None:
     launch = Launch(2, 4, twoshot=False)
     launch.run()
     launch.boxes[3].rs.buffer[OLD, 5, 2, 7] = 1.0
-    with pytest.raises(Broken, match="1 words are not armed again"):
+    with pytest.raises(Broken, match="1 words of the tail's mailboxes are not armed again"):
         launch.slots[3].collect()
     assert launch.shares[3].buffers["shared_old"][5, 2, 7] == 1.0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.support import ROOT, Edit, in_a_session
+from tests.support import ROOT, Edit, in_sessions
 from validate.paths.vllm import entries
 
 pytestmark = pytest.mark.skipif(
@@ -27,7 +27,7 @@ def over_ranks(root: Path, *cases: str) -> list[str]:
     command += [str(ROOT / "tests/paths/over_gpus.py"), str(root), *cases]
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     given = {**os.environ, "PYTHONPATH": paths, "TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES": "1", "OMP_NUM_THREADS": "1"}
-    done = in_a_session(command, given, ROOT, timeout=240)
+    done = in_sessions([command], given, ROOT, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     return [line for line in done.stdout.splitlines() if line.startswith("o_proj/")]
 

@@ -95,6 +95,8 @@ def test_a_failure_says_figure_bound_place_and_command(manifest: Manifest, make_
     for part in ("FAIL", "tp 8, batch 2", "seed 4", "2.5, bound 1", "at row 0"):
         assert part in text
     assert "nox -s numerics -- --profile cpu -k 'kda/tp8-batch2/trained/s4' --seeds 5" in text
+    assert "torchrun" not in text
+    assert "over 8 ranks: torchrun" in failures.describe(manifest, make_line(figure=2.5).model_copy(update={"ranks": 8}))
 
 
 def test_equal_records_are_not_worse(manifest: Manifest, make_line: Make) -> None:

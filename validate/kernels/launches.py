@@ -10,7 +10,7 @@ import importlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile, zip_longest
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,7 +81,7 @@ class Watch:
     def _run(self, adapter: AnyAdapter, call: Call, tp: int) -> None:
         if isinstance(adapter, OverRanks):
             group = SimpleNamespace(rank=0, size=tp, process_group=None)
-            prepared = adapter.prepare(_meta(ranks.share(call, 0)), self.source, group)
+            prepared = adapter.prepare(ranks.share(call, 0).to("meta"), self.source, group)
             if prepared.arm is not None:
                 prepared.arm()
             prepared.launch()
@@ -92,7 +92,7 @@ class Watch:
                 adapter.compose(call, self._launch)
 
     def _launch(self, part: Part, call: Call) -> None:
-        part.prepare(_meta(call), self.source).launch()
+        part.prepare(call.to("meta"), self.source).launch()
 
     def _compile(self, kernel: Any, *operands: Any, **_: Any) -> "_Compiled":
         return _Compiled(kind(kernel), operands, lambda launch: self._launches.append(launch))
@@ -167,23 +167,13 @@ def _flat(operands: Sequence[Any]) -> Iterator[Any]:
             yield operand
 
 
-def _meta(call: Call) -> Call:
-    def moved(value: Any) -> Any:
-        return value.to("meta") if isinstance(value, Tensor) else value
-
-    outputs = {name: tensor.to("meta") for name, tensor in call.outputs.items()}
-    buffers = {name: tensor.to("meta") for name, tensor in call.buffers.items()}
-    return replace(call, inputs={n: moved(v) for n, v in call.inputs.items()}, outputs=outputs, buffers=buffers)
-
-
 def of_adapters(watch: Watch, profile: Profile, keyword: str | None = None) -> Iterator[tuple[Case, list[Launch]]]:
-    """The launches of each case by each adapter of the specialized path that can run it on GB300; equal sizes once."""
-    known = set()
+    """The launches of each case by each adapter of the specialized path that can run it on GB300; equal shapes once."""
+    known: set[str] = set()
     for case in selection.select(judge.cases(profile), keyword):
-        sizes = (case.stage, *case.sizes.items())
-        if case.stage not in ADAPTERS["specialized"] or case.stage == WITH_TRITON or sizes in known:
+        if case.stage not in ADAPTERS["specialized"] or case.stage == WITH_TRITON or case.shapes in known:
             continue
-        known.add(sizes)
+        known.add(case.shapes)
         call = judge.build(case)
         tp, shared = case.sizes.get("tp", profile.tp[0]), case.sizes.get("dcp", 1) > 1
         deployment = Deployment(tp, case.sizes.get("q", 1), shared, profile.batches)

@@ -39,7 +39,7 @@ def render(verdict: Verdict, made_with: dict[str, str], done: Sequence["Architec
     parts = [f"# {verdict}: build", f"{versions}. Nothing was run: kernels were compiled, and their code was read."]
     for architecture in done:
         parts += _architecture(architecture)
-    parts += [f"## Launches: {launches.verdict}", LAUNCHES, "\n".join(f"- {line}" for line in launches.lines)]
+    parts += [f"## Launches: {launches.verdict or 'not run'}", LAUNCHES, "\n".join(f"- {line}" for line in launches.lines)]
     parts += ["## Not compiled here", "\n".join(f"- {line}" for line in NOT_COMPILED)]
     return "\n\n".join(parts) + "\n"
 

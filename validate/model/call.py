@@ -30,6 +30,14 @@ class Call:
         buffers = {name: tensor.clone() for name, tensor in self.buffers.items()}
         return replace(self, buffers=buffers, outputs=outputs)
 
+    def to(self, device: torch.device | str) -> "Call":
+        """The same call with its tensors there."""
+
+        def moved(values: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: value.to(device) if isinstance(value, Tensor) else value for name, value in values.items()}
+
+        return replace(self, inputs=moved(self.inputs), buffers=moved(self.buffers), outputs=moved(self.outputs))
+
     def written(self, name: str) -> Tensor:
         """The output or buffer of that name."""
         return self.outputs[name] if name in self.outputs else self.buffers[name]

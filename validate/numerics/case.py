@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from validate.paths.dispatch import PREPARED
 
+# Stages whose tensors are sized by the kind of inputs, too: lengths and dtype of MLA's cache.
+SIZED_BY_INPUTS = ("mla",)
+
 
 @dataclass(frozen=True)
 class Case:
@@ -20,6 +23,11 @@ class Case:
         """For instance ``kda/tp8-batch16-q1/random/s0``."""
         sizes = "-".join(f"{name}{value}" for name, value in self.sizes.items())
         return f"{self.stage}/{sizes}/{self.inputs}/s{self.seed}"
+
+    @property
+    def shapes(self) -> str:
+        """Equal for cases whose tensors have equal shapes and dtypes: so what they take, and who runs them, is the same."""
+        return self.id.rsplit("/", 1 if self.stage in SIZED_BY_INPUTS else 2)[0]
 
 
 def prepared_rows(rows: int) -> int:

@@ -16,8 +16,6 @@ from validate.numerics.footprint import Footprint, footprint
 from validate.profiles import Profile
 from validate.records.model import Arguments
 
-# Stages whose tensors are sized by the kind of inputs, too: lengths and dtype of MLA's cache.
-SIZED_BY_INPUTS = ("mla",)
 NEEDED = ("triton", "cutlass")  # what vLLM's kernels are written in
 PORT = 29500
 RESTARTS = 8  # each after a lost GPU or a rank that died: of more than some, a person should know
@@ -56,12 +54,11 @@ def resolve(cases: Iterable[Case], profile: Profile, vllm_src: str | None = None
     known: dict[str, tuple[Footprint, dict[str, str | None], int]] = {}
     found = []
     for case in cases:
-        sizes = case.id.rsplit("/", 1)[0] if case.stage in SIZED_BY_INPUTS else case.id.rsplit("/", 2)[0]
-        if sizes not in known:
+        if case.shapes not in known:
             call = judge.build(case)
             reasons = {name: ask(call) for name, ask in missing.items()}
-            known[sizes] = footprint(call), reasons, subjects.processes(profile, call)
-        found.append(Resolved(case, *known[sizes]))
+            known[case.shapes] = footprint(call), reasons, subjects.processes(profile, call)
+        found.append(Resolved(case, *known[case.shapes]))
     return found
 
 

@@ -83,14 +83,17 @@ def judge(case: Case, subjects: Iterable[Subject]) -> list[Judgement]:
 def judge_call(call: Call, subjects: Iterable[Subject]) -> list[Judgement]:
     """Runs every subject on the call. The default path goes first: the others are compared with it.
 
-    A subject that loses the GPU is the last one: nothing more can be run in this process.
+    After a subject that loses the GPU only the emulation is judged: no kernel can be run in this process any more.
     """
     references = _References(call)
     ordered = sorted(subjects, key=lambda subject: subject.path != "default")
     defaults: dict[str, tuple[str, Call]] = {}  # by kind (emulated, vllm): a subject is compared with its like if it can be
     judgements = []
     kernels = any(_kind(subject) == "vllm" for subject in ordered)
+    lost = False
     for subject in ordered:
+        if lost and _kind(subject) == "vllm":
+            continue
         reason = subject.missing(call)
         if reason is not None:
             judgements.append(Judgement(subject.name, (), 0.0, reason))
@@ -106,8 +109,7 @@ def judge_call(call: Call, subjects: Iterable[Subject]) -> list[Judgement]:
             found = Measurement(broken.tensor, broken.check, broken.count, 0, False, str(broken))
             seconds = time.perf_counter() - start
             judgements.append(Judgement(subject.name, (found,), seconds, note=subject.note(call)))
-            if isinstance(broken, Lost):
-                return judgements
+            lost = lost or isinstance(broken, Lost)
             continue
         kind = _kind(subject)
         other = defaults.get(kind) or next(iter(defaults.values()), None)
@@ -170,7 +172,8 @@ def _measure(
         expected = shapes[name]
         value = first.written(name)
         if expected.replicated:
-            if subject.note(before) is None:  # else the ranks' agreement is the emulation's
+            # Where one process plays all ranks and a part is emulated, their agreement is the emulation's.
+            if subject.note(before) is None or subject.ranks(before) > 1:
                 found.append(acceptance.ranks_agree(name, value))
             value = value[0]
         if isinstance(entry, ExpectedChoice):

@@ -111,7 +111,10 @@ def start(arguments: Arguments, profile: Profile, output: Path, workers: int | N
 
 
 def resume(folder: Path, workers: int | None, out: Console, *, keep_errors: bool = False) -> Session:
-    """An earlier run, to be continued. Lines that an error or a crash left are measured again, unless they are kept."""
+    """An earlier run, to be continued.
+
+    Lines that an error or a crash left are measured again by as many processes as before; ``keep_errors``: by none.
+    """
     manifest = records.read_manifest(folder)
     made = subjects.make(manifest.profile, manifest.arguments.planted, manifest.arguments.vllm_src)
     for what, then, now in (
@@ -121,7 +124,9 @@ def resume(folder: Path, workers: int | None, out: Console, *, keep_errors: bool
     ):
         if then != now:
             raise InputError(f"cannot resume {folder}: the {what} differ, {then} then and {now} now; start a new run")
-    lines = [line for line in records.read_lines(folder, mend=True) if line.error is None or keep_errors]
+    ranks = group.size() if group.size() > 1 else None
+    recorded = records.read_lines(folder, mend=True)
+    lines = [line for line in recorded if line.error is None or line.ranks != ranks or keep_errors]
     records.write_lines(folder, lines)
     cases = _cases(manifest.arguments, manifest.profile)
     began = time.monotonic() - (manifest.seconds or 0)

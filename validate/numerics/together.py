@@ -20,7 +20,7 @@ from validate.numerics.plan import Plan, Task
 from validate.numerics.runner import Receive
 from validate.numerics.test_stages import line_of
 from validate.paths import Broken, Lost, Subject
-from validate.paths.group import Group
+from validate.paths.group import Group, Parted
 from validate.records.model import Line
 from validate.verdict import Verdict
 
@@ -30,27 +30,28 @@ LOST = 75  # the exit code with which all ranks end when one of them has lost it
 class Over:
     """A subject that runs over ranks on one case: what it gave, for the judge. Made on all ranks at the same time."""
 
-    def __init__(self, subject: Subject, call: Call) -> None:
+    def __init__(self, subject: Subject, call: Call, group: Group) -> None:
         self.name, self.path = subject.name, subject.path
         self.missing, self.note, self.polls, self.ranks = subject.missing, subject.note, subject.polls, subject.ranks
         self.broken: Broken | None = None
         self._results: list[Call] = []
         versions = {name: value._version for name, value in call.inputs.items() if isinstance(value, Tensor)}
+        first, second = group.together(lambda: (call.fresh(), call.fresh()))
         start = time.perf_counter()
-        first, second = call.fresh(), call.fresh()
         try:
-            subject.run(first)
+            group.together(lambda: subject.run(first))
             self._results.append(first)
             self.seconds = time.perf_counter() - start
-            subject.again(second)
+            group.together(lambda: subject.again(second))
             self._results.append(second)
         except Broken as broken:
             self.broken = broken
             self.seconds = time.perf_counter() - start
-        self._written = [name for name, version in versions.items() if call.inputs[name]._version != version]
+        written = [name for name, version in versions.items() if call.inputs[name]._version != version]
+        self._written = sorted({name for names in group.gather(written) for name in names})
 
     def run(self, call: Call) -> None:
-        """The first result; inputs that were written are written again, where the judge notices."""
+        """The first result; inputs that a rank has written are written again, where the judge notices."""
         for name in self._written:
             call.inputs[name].copy_(call.inputs[name].clone())
         self._give(0, call)
@@ -71,20 +72,22 @@ def lead(plan: Plan, cases: Mapping[str, Case], group: Group, receive: Receive, 
     """Judges the plan's tasks with all ranks, and tells them when there are no more. ``begin`` is told of each beforehand.
 
     A case that raises yields lines with ``error``. Where a GPU is lost, every process ends, once the case is recorded.
+    InputError where a rank cannot make the subjects, for instance without vLLM, and where ``receive`` or ``begin`` raise it.
     """
     group.tell(plan)
+    _meet(plan, group)
     for task in plan.tasks:
         begin(task)
         group.tell(task)
-        case, ran = cases[task.case], {}
+        case, ran = cases[task.case], dict[str, Over]()
         try:
-            call = judge.build(case)
-            ran = _over_ranks(plan, task, call)
-            receive(_judged(plan, task, case, call, ran))
-        except InputError:
+            call, ran = _over_ranks(plan, task, case, group)
+            lines = _judged(plan, task, case, call, ran)
+        except Parted:
             raise
         except Exception as error:
-            receive(runner.lost(plan, task, case, f"{type(error).__name__}: {error}"))
+            lines = runner.lost(plan, task, case, f"{type(error).__name__}: {error}")
+        receive(lines)
         _leave_if_lost(group, ran)
     group.tell(None)
 
@@ -99,10 +102,14 @@ def follow(group: Group) -> int:
     plan: Plan | None = group.tell()
     if plan is None:
         return Verdict.INVALID.exit_code
+    try:
+        _meet(plan, group)
+    except InputError:  # the leader says so
+        return Verdict.INVALID.exit_code
     by_id = {case.id: case for case in judge.cases(plan.profile, {task.case.split("/")[0] for task in plan.tasks})}
     while (task := group.tell()) is not None:
-        with contextlib.suppress(RuntimeError):  # went wrong on all ranks: the leader says so
-            _leave_if_lost(group, _over_ranks(plan, task, judge.build(by_id[task.case])))
+        with contextlib.suppress(RuntimeError, InputError):  # went wrong on all ranks: the leader says so
+            _leave_if_lost(group, _over_ranks(plan, task, by_id[task.case], group)[1])
     return 0
 
 
@@ -119,9 +126,18 @@ def _judged(plan: Plan, task: Task, case: Case, call: Call, ran: Mapping[str, Ov
     return lines
 
 
-def _over_ranks(plan: Plan, task: Task, call: Call) -> dict[str, Over]:
-    chosen = [subject for subject in plan.subjects(task) if subject.missing(call) is None and subject.ranks(call) > 1]
-    return {subject.name: Over(subject, call) for subject in chosen}
+def _meet(plan: Plan, group: Group) -> None:
+    """Makes the subjects on every rank, before any case begins."""
+    group.together(lambda: [plan.subjects(task) for task in plan.tasks[:1]])
+
+
+def _over_ranks(plan: Plan, task: Task, case: Case, group: Group) -> tuple[Call, dict[str, Over]]:
+    def built() -> tuple[Call, list[Subject]]:
+        call = judge.build(case)
+        return call, [one for one in plan.subjects(task) if one.missing(call) is None and one.ranks(call) > 1]
+
+    call, chosen = group.together(built)
+    return call, {subject.name: Over(subject, call, group) for subject in chosen}
 
 
 def _leave_if_lost(group: Group, ran: Mapping[str, Over]) -> None:

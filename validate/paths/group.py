@@ -1,6 +1,8 @@
 """The processes that torchrun started, as one group: which of them this one is, and how they hear of each other."""
 
 import os
+import time
+import uuid
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import cache
@@ -8,16 +10,21 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
-from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
+from validate.errors import InputError
 from validate.paths import Broken, Lost
 
 JUDGING = timedelta(minutes=30)  # that a rank waits for another at most: for the one that judges, mostly
 MEETING = timedelta(minutes=5)  # the same while all prepare a stage, which takes seconds
+SET_BY_TORCHRUN = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 T = TypeVar("T")
+
+
+class Parted(Exception):
+    """Another rank's process has ended or does not answer: there is nothing more to do together."""
 
 
 @cache
@@ -35,51 +42,85 @@ class Group:
     """A TP group of ``size`` processes, one a GPU, of which this one is ``rank``.
 
     ``process_group`` is what vLLM's symmetric memory meets in: over NCCL, except where several processes share a GPU, which
-    NCCL refuses.
+    NCCL refuses. ``restarted``: whether torchrun has started them again, after one of them ended.
+
+    Whatever the ranks tell each other goes by one kind of exchange, which carries an error, too: so a rank that fails
+    anywhere meets the others at the next one, wherever they are.
     """
 
     def __init__(self) -> None:
+        lacking = [name for name in SET_BY_TORCHRUN if name not in os.environ]
+        if lacking:
+            raise InputError(f"WORLD_SIZE is set, but not {', '.join(lacking)}: start it by torchrun, or without WORLD_SIZE")
         gpus = torch.cuda.device_count()
         backend = "cpu:gloo,cuda:nccl" if 0 < int(os.environ["LOCAL_WORLD_SIZE"]) <= gpus else "gloo"
         if gpus:
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % gpus)
-        # torchrun's store outlives its processes: those that are started again must not read what the first ones left.
-        store, rank, ranks = next(rendezvous("env://", timeout=MEETING))
-        store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
-        dist.init_process_group(backend, timeout=MEETING, store=store, rank=rank, world_size=ranks)
+        try:
+            store, rank, ranks = next(rendezvous("env://", timeout=MEETING))
+            dist.init_process_group(backend, timeout=MEETING, store=_met(store, rank, ranks), rank=rank, world_size=ranks)
+            self._host = dist.new_group(backend="gloo", timeout=JUDGING)
+        except RuntimeError as error:
+            raise Parted(f"the ranks do not meet: {_line(error)}") from error
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.process_group: Any = dist.group.WORLD
-        self._host = dist.new_group(backend="gloo", timeout=JUDGING)
+        self._shared: Exception | None = None  # what the last exchange raised, on every rank
+        # A node whose own processes went on until the others stopped them counts no restart.
+        self.restarted = any(self._exchange(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))))
 
     def together(self, what: Callable[[], T]) -> T:
         """Does something on every rank. What goes wrong on one goes wrong on all, so that none waits for another."""
-        problem: Exception | None = None
         try:
             result = what()
+        except Parted:
+            raise
         except Exception as error:
-            problem = error
-        every: list[Exception | None] = [None] * self.size
-        portable = (
-            problem if problem is None or isinstance(problem, Broken) else RuntimeError(f"{type(problem).__name__}: {problem}")
-        )
-        dist.all_gather_object(every, portable, self._host)
-        common = combined(every)
-        if common is not None:
-            raise common from problem
+            if error is not self._shared:
+                self._exchange(None, error)
+            raise
+        self._exchange(None)
         return result
 
-    def gather(self, tensor: Tensor) -> list[Tensor]:
-        """Every rank's tensor of this shape, in their order; on the CPU."""
-        own = tensor.cpu().contiguous().view(torch.uint8)
-        every = [torch.empty_like(own) for _ in range(self.size)]
-        dist.all_gather(every, own, self._host)
-        return [one.view(tensor.dtype).view(tensor.shape) for one in every]
+    def gather(self, own: T) -> list[T]:
+        """What every rank gives, in their order. Tensors must be on the CPU."""
+        return self._exchange(own)
 
     def tell(self, what: Any = None) -> Any:
         """What rank 0 says to all, itself included."""
-        told = [what]
-        dist.broadcast_object_list(told, 0, self._host)
-        return told[0]
+        return self._exchange(what if self.rank == 0 else None)[0]
+
+    def _exchange(self, own: Any, problem: Exception | None = None) -> list[Any]:
+        every: list[Any] = [None] * self.size
+        try:
+            dist.all_gather_object(every, (own, _portable(problem)), self._host)
+        except RuntimeError as error:
+            raise Parted(f"another rank's process has ended or does not answer: {_line(error)}") from error
+        self._shared = combined([there for _, there in every])
+        if self._shared is not None:
+            raise self._shared from problem
+        return [one for one, _ in every]
+
+
+def _met(store: Store, rank: int, ranks: int) -> PrefixStore:
+    """A part of torchrun's store that these processes alone use.
+
+    It outlives them, and those that are started again must not read what the first ones left. Nothing that torchrun says
+    tells the starts apart on all nodes. So rank 0 names a part, and it counts once rank 0 has seen who came to it.
+    """
+    own, end = uuid.uuid4().hex, time.monotonic() + MEETING.total_seconds()
+    if rank == 0:
+        names = [f"{own}/{other}" for other in range(1, ranks)]
+        store.set("leader", own)
+        store.wait(names, MEETING)
+        store.set(f"{own}/all", " ".join(store.get(name).decode() for name in names))
+        return PrefixStore(own, store)
+    while time.monotonic() < end:
+        leader = store.get("leader").decode()
+        store.set(f"{leader}/{rank}", own)
+        if store.check([f"{leader}/all"]) and own in store.get(f"{leader}/all").decode().split():
+            return PrefixStore(leader, store)
+        time.sleep(0.1)
+    raise RuntimeError(f"rank 0 has not come within {MEETING}")
 
 
 def combined(problems: Sequence[Exception | None]) -> Exception | None:
@@ -88,11 +129,24 @@ def combined(problems: Sequence[Exception | None]) -> Exception | None:
     if not found:
         return None
     said = "; ".join(f"rank {rank}: {problem}" for rank, problem in found)
+    if len({str(problem) for problem in problems}) == 1:
+        said = f"every rank: {problems[0]}"
     lost = [problem for _, problem in found if isinstance(problem, Lost)]
     others = [problem for _, problem in found if not isinstance(problem, Broken)]
     if lost:
         return Lost(sum(one.count for one in lost), said)
     if others:
-        return RuntimeError(said)
+        return (InputError if all(isinstance(one, InputError) for one in others) else RuntimeError)(said)
     broken = [problem for _, problem in found if isinstance(problem, Broken)]
     return Broken(broken[0].tensor, broken[0].check, sum(one.count for one in broken), said)
+
+
+def _portable(problem: Exception | None) -> Exception | None:
+    """What can be sent of it: of errors that torch or vLLM raise, the words."""
+    if problem is None or isinstance(problem, (Broken, InputError)):
+        return problem
+    return RuntimeError(f"{type(problem).__name__}: {problem}")
+
+
+def _line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -50,7 +50,8 @@ class Line(_Record):
     """One line of ``measurements.jsonl``: one subject on one case.
 
     ``seconds`` is one call of the subject. ``missing`` says why the subject does not run such cases, ``error`` why it
-    should have and did not, ``note`` what of the stage is not the subject's own.
+    should have and did not, ``note`` what of the stage is not the subject's own. ``ranks``: how many processes torchrun had
+    started for the case; None without torchrun.
     """
 
     case: str
@@ -63,6 +64,7 @@ class Line(_Record):
     missing: str | None = None
     error: str | None = None
     note: str | None = None
+    ranks: int | None = None
     measurements: tuple[Measured, ...] = ()
 
     @property

@@ -8,7 +8,7 @@ from validate.verdict import Verdict
 
 
 def rerun(manifest: Manifest, line: Line) -> str:
-    """The command that runs a line's case alone."""
+    """The command that runs a line's case alone; over ranks, torchrun adds to its record afterwards."""
     arguments = manifest.arguments
     words = ["nox", "-s", "numerics", "--", "--profile", arguments.profile, "-k", line.case]
     if line.seed > 0:
@@ -33,6 +33,8 @@ def describe(manifest: Manifest, line: Line) -> str:
     for m in line.failures:
         text.append(f"  {m.tensor} {m.check}: {m.figure:.6g}, bound {m.bound:.6g} ({share(m.ratio)} of it); {m.detail}")
     text.append(f"  rerun: {rerun(manifest, line)}")
+    if line.ranks is not None:
+        text.append(f"  then over {line.ranks} ranks: torchrun with that run's folder, as --dry-run prints it")
     return "\n".join(text)
 
 

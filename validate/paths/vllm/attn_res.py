@@ -5,12 +5,11 @@ from torch import Tensor
 
 from validate.model.call import Call
 from validate.model.dimensions import K3
-from validate.paths import Broken
 from validate.paths.emulated.mailbox import armed, fold
 from validate.paths.vllm import binding
 from validate.paths.vllm.adapter import Composed, Needs, Prepared, Run, Whole
-from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.entries import ATTN_RES, PREPARED_ATTN_RES, PREPARED_OPROJ, imported
+from validate.paths.vllm.mailboxes import check_armed
 from validate.paths.vllm.source import Source
 
 # Sources (saved blocks and prefix, over all rows) that the interpreter gets through in about two seconds.
@@ -138,9 +137,7 @@ class FusedAttnRes(Composed):
         inputs = {name: call.inputs[name] for name in ("norm", "query", "out_norm", "eps", "out_eps")}
         buffers = {"prefix": call.buffers["prefix"], "blocks": call.buffers["blocks"], "mailbox": box}
         run(_Consumer(), Call("attn_res", call.shape, inputs, {}, buffers, call.outputs))
-        left = int((box.view(torch.int32) != SENTINEL).sum())
-        if left:
-            raise Broken("mailbox", "complete", left, f"{left} words are not armed again")
+        check_armed("the mailbox", box)
 
 
 class _Consumer:

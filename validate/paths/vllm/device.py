@@ -6,7 +6,6 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TypeVar
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 from validate.errors import InputError
 from validate.model.call import Call
 from validate.numerics import measure
-from validate.paths import Lost
+from validate.paths import Broken, Lost
 from validate.paths.group import Group
 from validate.paths.vllm.adapter import Part, Prepared
 from validate.paths.vllm.source import Source
@@ -46,7 +45,7 @@ class Gpu:
     def run(self, part: Part, call: Call, source: Source, group: Group | None = None) -> None:
         """One launch, with every mailbox full; or of all ranks of a group."""
         with _errors_are_verdicts():
-            there = self._moved(call)
+            there = call.to(self.device)
             prepared = _together(group, lambda: self._prepared(part, there, source))
             self._launch(prepared, prepared.launch, group)
             _returned(there, call)
@@ -61,7 +60,7 @@ class Gpu:
             self._replay(part, call, source, group)
 
     def _replay(self, part: Part, call: Call, source: Source, group: Group | None) -> None:
-        there = self._moved(call)
+        there = call.to(self.device)
         written = {**there.outputs, **there.buffers}
         before = {name: tensor.clone() for name, tensor in written.items()}
         step = {name: there.inputs[name] for name in part.step if there.inputs[name] is not None}
@@ -120,15 +119,6 @@ class Gpu:
             graph.replay()
             self._deliver(prepared.mailboxes, full, random.Random(repr((sorted(call.shape.items()), checksum))))
             self._finish(prepared)
-
-    def _moved(self, call: Call) -> Call:
-        def move(value: object) -> object:
-            return value.to(self.device) if isinstance(value, Tensor) else value
-
-        inputs = {name: move(value) for name, value in call.inputs.items()}
-        outputs = {name: tensor.to(self.device) for name, tensor in call.outputs.items()}
-        buffers = {name: tensor.to(self.device) for name, tensor in call.buffers.items()}
-        return replace(call, inputs=inputs, outputs=outputs, buffers=buffers)
 
     def _deliver(self, boxes: tuple[Tensor, ...], contents: list[Tensor], order: random.Random) -> None:
         """Writes the contents in random order and with random delays, by copies of 2 KB.
@@ -208,6 +198,8 @@ def _no_collection() -> Iterator[None]:
 def _errors_are_verdicts() -> Iterator[None]:
     try:
         yield
+    except Broken:
+        raise  # a verdict already, perhaps of another rank
     except Exception as error:  # torch's and Triton's are RuntimeErrors, those of CuTe's compiler are not
         if not any(mark in str(error) for mark in CUDA_ERRORS):
             raise

@@ -12,12 +12,12 @@ from torch import Tensor
 from validate.model.call import Call
 from validate.model.dimensions import K3
 from validate.model.microscaling import Packed
-from validate.paths import Broken
 from validate.paths.emulated.front import uses_small_batch
 from validate.paths.vllm import binding, expert_weights, route_situ
 from validate.paths.vllm.adapter import Composed, Needs, Prepared, Run, fewer_rows
 from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.entries import CHAIN, EXPERTS, FRONT, POLICY, imported
+from validate.paths.vllm.mailboxes import check_armed
 from validate.paths.vllm.source import Source
 
 PLANNED_FROM = 9  # rows: the kernel takes a plan, MXFP8 rows that RouteSitu writes while it copies the latent
@@ -56,13 +56,14 @@ class SpecializedExperts(Composed):
         if _polled(call):
             buffers = {"latent": latent[None] + 0.0, "ids": ids[None]}  # + 0: without -0, the mailboxes' sentinel
             run(_PolledCluster(), Call("experts", shape, inputs, {}, buffers, outputs))
-            _consumed(buffers["ids"], CONSUMED)  # the latent is armed again by the next layer's front
+            # The latent is armed again by the next layer's front.
+            check_armed("the ids' mailbox", buffers["ids"], sentinel=CONSUMED)
         elif rows >= PLANNED_FROM:
             box = torch.full((1, route_situ.CAPACITY, route_situ.ROW // 2), SENTINEL, dtype=torch.int32).view(torch.bfloat16)
             box[0, :rows] = 0.0  # the logits: RouteSitu routes, too, but the call says who is chosen
             box[0, :rows, : K3.latent] = latent + 0.0
             run(_Planned(), Call("experts", shape, inputs | {"ids": ids}, {}, {"mailbox": box}, outputs))
-            _consumed(box.view(torch.int32), SENTINEL)
+            check_armed("the front's mailbox", box)
         else:
             part = _Cluster() if uses_small_batch(call.shape["tp"], rows) else _Persistent()
             run(part, Call("experts", shape, inputs | {"ids": ids, "latent": latent}, {}, {}, outputs))
@@ -164,9 +165,3 @@ def _scales(experts: Any) -> list[Tensor]:
 
 def _polled(call: Call) -> bool:
     return call.shape["tp"] == 16 and uses_small_batch(16, call.shape["regime"])
-
-
-def _consumed(words: Tensor, armed: int) -> None:
-    left = int((words != armed).sum())
-    if left:
-        raise Broken("mailbox", "complete", left, f"{left} words are not armed again")

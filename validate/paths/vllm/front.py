@@ -12,7 +12,6 @@ from torch import Tensor
 
 from validate.model.call import Call
 from validate.model.dimensions import K3
-from validate.paths import Broken
 
 UNWRITTEN = -1  # int32 word of two bf16 NaN, or of an expert that is none: what a launch must write
 
@@ -66,11 +65,3 @@ def fill(areas: Iterable[tuple[Tensor, int]]) -> None:
     """Fills each area with its word."""
     for area, word in areas:
         words(area).fill_(word)
-
-
-def check_armed(areas: Iterable[tuple[str, Tensor, int]]) -> None:
-    """Broken where an area, by its name, holds another word than the one that it is armed with."""
-    for name, area, word in areas:
-        left = int((words(area) != word).sum())
-        if left:
-            raise Broken("mailbox", "complete", left, f"{left} words of {name} are not armed again")

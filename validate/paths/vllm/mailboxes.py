@@ -46,7 +46,7 @@ def arm(*boxes: Tensor) -> None:
 
 
 def check_armed(name: str, *boxes: Tensor, sentinel: int = SENTINEL) -> None:
-    """Broken if a word of these is not armed."""
+    """Broken if a 32-bit word of these, which are called ``name``, is not armed with ``sentinel``."""
     left = sum(int((box.view(torch.int32) != sentinel).sum()) for box in boxes)
     if left:
-        raise Broken(name, "complete", left, f"{left} words are not armed again")
+        raise Broken("mailbox", "complete", left, f"{left} words of {name} are not armed again")

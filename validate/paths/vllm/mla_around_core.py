@@ -14,9 +14,8 @@ from validate.paths.emulated import mla as emulated
 from validate.paths.vllm import binding
 from validate.paths.vllm.adapter import Around, Composed, Prepared, Run, other_rows
 from validate.paths.vllm.entries import MLA_QUERY, MLA_VALUE, imported
+from validate.paths.vllm.mla import LATENTS
 from validate.paths.vllm.source import Source
-
-PACKED = 1536 + 576  # columns of the packed row before the output gate: query latent, key-value latent, key rest
 
 
 class MlaAroundCore(Composed):
@@ -86,7 +85,7 @@ class _Query:
 
         def launch() -> None:
             ends = (host.to_cute(cache), host.to_cute(i["slots"], 8), *scales, float32(i["eps"]), host.to_cute(query))
-            code(host.to_cute(i["x"][:, :PACKED]), *bound, *ends, host.stream(query.device))
+            code(host.to_cute(i["x"][:, :LATENTS]), *bound, *ends, host.stream(query.device))
 
         return Prepared(launch)
 
@@ -103,7 +102,7 @@ class _Value:
         weight = host.to_cute(i["w_uv"], 16)
 
         def launch() -> None:
-            gate = host.to_cute(i["x"][:, PACKED:])
+            gate = host.to_cute(i["x"][:, LATENTS:])
             lengths = host.to_cute(i["lengths"], 4)
             code(host.to_cute(i["latent"]), weight, gate, lengths, host.to_cute(out), host.stream(out.device))
 
@@ -118,7 +117,7 @@ def _compiled_query(source: Source, rows: int, heads: int, pitch: int, layouts: 
     kernel = imported(source, MLA_QUERY, "MlaQuery")(heads, rows, q_b_cp_async=heads == 12 and rows == 1)
     return binding.compiled(
         kernel,
-        host.fake((rows, PACKED), (pitch, 1)),
+        host.fake((rows, LATENTS), (pitch, 1)),
         *weights,
         cache_spec,
         host.fake((rows,), (1,), torch.int64, 8),

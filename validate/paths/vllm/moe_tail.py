@@ -9,6 +9,7 @@ from torch import Tensor
 from validate.model.call import Call
 from validate.model.dimensions import K3
 from validate.paths.emulated import moe_tail as emulated
+from validate.paths.emulated.front import uses_small_batch
 from validate.paths.vllm import mailboxes
 from validate.paths.vllm.adapter import Group, OverRanks, Prepared
 from validate.paths.vllm.entries import PREPARED_ATTN_RES, TAIL, imported
@@ -16,8 +17,7 @@ from validate.paths.vllm.source import Source
 from validate.paths.vllm.tail_slots import PolledInputs, TailSlots
 
 MOE_LAYERS = K3.layers - 1  # the first layer's MLP is dense
-# The small-batch chain's tail (moe/small_batch/chain.py): rows up to which it runs, when it lets the next kernel start.
-SMALL_BATCH, TRIGGER = {8: 1, 16: 2}, {8: 3, 16: 2}
+TRIGGER = {8: 3, 16: 2}  # when the small batch's tail lets the next kernel start (moe/small_batch/chain.py)
 INPUT_ROWS = 8  # of a slot of what that tail polls (moe/tail_runtime.py POLL_CAP)
 
 
@@ -70,7 +70,7 @@ class SpecializedMoeTail(OverRanks):
                 tail.push(shared)
                 tail.run(routed, weights, shared, consumer.out, consume=consumer)
 
-        elif batch <= SMALL_BATCH[tp]:
+        elif uses_small_batch(tp, batch):
             inputs = PolledInputs(share, INPUT_ROWS, own, old)
             boxes.append(inputs)
             code = imported(source, TAIL, "compile_tail")(tp, batch, device.index, "front_poll", TRIGGER[tp])

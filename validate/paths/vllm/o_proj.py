@@ -94,7 +94,7 @@ class SpecializedOprojOverRanks(OverRanks):
             launch,
             tuple(box[half, :, :rows] for box in polled for half in range(2)),
             arm=lambda: mailboxes.arm(*own),
-            collect=lambda: mailboxes.check_armed("mailbox", *own),
+            collect=lambda: mailboxes.check_armed("the mailboxes", *own),
         )
 
 

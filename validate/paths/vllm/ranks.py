@@ -11,16 +11,20 @@ from validate.numerics.footprint import PARTS
 
 
 def share(call: Call, rank: int) -> Call:
-    """One rank's part: of the tensors that hold all ranks' an equal slice of their own memory, the others as they are.
+    """One rank's part: of the tensors that hold all ranks' an equal slice, the others as they are.
 
     ``numerics.footprint.PARTS`` says which dimension is the ranks'. It stays, with a rank's length: [ranks, rows, hidden]
-    becomes [1, rows, hidden], [ranks * rows, K] becomes [rows, K].
+    becomes [1, rows, hidden], [ranks * rows, K] becomes [rows, K]. Slices of inputs are views, so that it is
+    noticed in the call where one is written; of what the rank is to write they are its own memory.
     """
 
-    def own(name: str, value: Any) -> Any:
-        return _slice(call, name, value, rank).clone() if _is_part(call, name) else value
+    def view(name: str, value: Any) -> Any:
+        return _slice(call, name, value, rank) if _is_part(call, name) else value
 
-    inputs = {name: own(name, value) for name, value in call.inputs.items()}
+    def own(name: str, tensor: Tensor) -> Tensor:
+        return _slice(call, name, tensor, rank).clone() if _is_part(call, name) else tensor
+
+    inputs = {name: view(name, value) for name, value in call.inputs.items()}
     buffers = {name: own(name, tensor) for name, tensor in call.buffers.items()}
     outputs = {name: own(name, tensor) for name, tensor in call.outputs.items()}
     return replace(call, inputs=inputs, buffers=buffers, outputs=outputs)

@@ -9,7 +9,6 @@ import torch
 
 from validate.model.call import Call
 from validate.model.dimensions import K3
-from validate.paths import Broken
 from validate.paths.emulated import router as emulated
 from validate.paths.emulated.front import uses_small_batch
 from validate.paths.vllm import route_situ
@@ -17,6 +16,7 @@ from validate.paths.vllm.adapter import Composed, Prepared, Run, other_rows
 from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.front import Front, Layer
 from validate.paths.vllm.front_adapter import FrontOverRanks
+from validate.paths.vllm.mailboxes import check_armed
 from validate.paths.vllm.source import Source
 
 
@@ -67,9 +67,7 @@ class SpecializedRouter(Composed):
         buffers = {"mailbox": box.view(torch.bfloat16)}
         part = Call("router", call.shape, inputs, {}, buffers, {"ids": ids[0], "weights": weights[0]})
         run(_Route(), part)
-        left = int((part.buffers["mailbox"].view(torch.int32) != SENTINEL).sum())
-        if left:
-            raise Broken("mailbox", "complete", left, f"{left} words are not armed again")
+        check_armed("the front's mailbox", box)
         ids[:], weights[:] = ids[0].clone(), weights[0].clone()
 
 

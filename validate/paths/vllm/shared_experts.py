@@ -143,7 +143,7 @@ class SpecializedSharedSitu(Composed):
         """Small batches and more than 8 rows, whose kernels hold the activation and both products."""
         tp, rows = call.shape["tp"], call.shape["batch"]
         reason = emulated.SpecializedSharedExperts.missing(call) or other_rows(call)
-        if reason is None and (rows > 8 or uses_small_batch(tp, rows)):
+        if reason is None and (rows > SPLIT_K_ROWS or uses_small_batch(tp, rows)):
             reason = "its kernels hold the products, too, and need SM100"
         return reason
 

@@ -14,7 +14,8 @@ from validate.model.dimensions import K3
 from validate.paths.vllm.adapter import Group
 from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.entries import FRONT, PREPARED_MOE, PREPARED_OPROJ, PROVIDERS, imported
-from validate.paths.vllm.front import UNWRITTEN, Layer, check_armed, fill, padded_rows
+from validate.paths.vllm.front import UNWRITTEN, Layer, fill, padded_rows
+from validate.paths.vllm.mailboxes import check_armed
 from validate.paths.vllm.route_situ import CAPACITY, ROW
 from validate.paths.vllm.source import Source
 
@@ -60,4 +61,4 @@ class SharedFront:
 
     def collect(self) -> None:
         """``RouteSitu`` arms what it has read."""
-        check_armed([("the front's mailbox", self._box.buffer, SENTINEL)])
+        check_armed("the front's mailbox", self._box.buffer)

@@ -17,7 +17,8 @@ from validate.paths.vllm import binding
 from validate.paths.vllm.adapter import Group
 from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.entries import CHAIN, imported
-from validate.paths.vllm.front import UNWRITTEN, Layer, check_armed, fill, padded_rows, words
+from validate.paths.vllm.front import UNWRITTEN, Layer, fill, padded_rows, words
+from validate.paths.vllm.mailboxes import check_armed
 from validate.paths.vllm.source import Source
 
 # The model's fourth layer, its third with experts: the second of two parities, the last of three slots.
@@ -67,9 +68,10 @@ class SmallFront:
 
     def collect(self) -> None:
         """The kernel arms the other parity, and at TP 8 what it has gathered."""
-        check_armed(self._others())
+        for name, area, word in self._others():
+            check_armed(name, area, sentinel=word)
         if self._gathered:
-            check_armed([("the latent's mailbox", self._box.h2.buffer, SENTINEL)])
+            check_armed("the latent's mailbox", self._box.h2.buffer)
             return
         missing = int((words(self._shards) == SENTINEL).sum())
         if missing:

@@ -74,7 +74,7 @@ class TailSlots:
         for name, slots in self._judged.items():
             self._share.buffers[name][:, : self._rows] = slots[:, : self._rows]
         others = [box[third] for box in self._layered for third in range(3) if third != self._own]
-        check_armed("mailbox", *self._idle, *others)
+        check_armed("the tail's mailboxes", *self._idle, *others)
 
 
 class PolledInputs:
@@ -104,4 +104,4 @@ class PolledInputs:
     def collect(self) -> None:
         """Broken if the other layers' are not armed."""
         others = [box[third] for box in self.boxes for third in range(3) if third != self._own]
-        check_armed("small batch's inputs", *others, sentinel=-1)
+        check_armed("the small batch's inputs", *others, sentinel=-1)
