@@ -20,6 +20,7 @@ from validate.paths import Lost
 BF16, E4M3 = torch.bfloat16, torch.float8_e4m3fn
 ARMED = -0x80000000
 HIDDEN = 7168
+TILE = 128  # keys that a core takes at a time
 MAPS: dict[int, Any] = {}  # what a TMA map describes, by its address
 
 
@@ -213,10 +214,12 @@ def MlaValue(kernel: Any, latent: Tensor, w_uv: Tensor, gate: Tensor, lengths: T
     out[:rows] = torch.where(live, value.double() * torch.sigmoid(gate[:rows].double()), 0.0).to(BF16)
 
 
-def _attended(query: Tensor, cache: Tensor, table: Tensor, lengths: Tensor, out: Tensor, scales: tuple[float, float]) -> None:
-    """[requests, q, heads, 512]: row t of a request sees the keys up to its own. Probabilities meet the values in E4M3.
+def _attended(
+    query: Tensor, cache: Tensor, table: Tensor, lengths: Tensor, out: Tensor, scales: tuple[float, float], splits: int
+) -> None:
+    """[requests, q, heads, 512]: row t of a request sees the keys up to its own.
 
-    Requests without keys leave NaN. A core looks up the pages of whole tiles of 128 keys.
+    ``splits`` 0: all keys at once. Requests without keys leave NaN. A core looks up the pages of whole tiles.
     """
     softmax, scale = scales
     count, block = query.shape[1], cache.shape[1]
@@ -224,28 +227,57 @@ def _attended(query: Tensor, cache: Tensor, table: Tensor, lengths: Tensor, out:
         out[request] = float("nan")
         if length <= 0:
             continue
-        pages = -(-length // 128) * 128 // block
+        tiles = -(-length // TILE)
+        pages = tiles * TILE // block
         assert pages <= table.shape[1], f"pages {table.shape[1]} to {pages} of a tile are no part of the table"
         keys = cache[table[request, :pages].long()].flatten(0, 1)[:length].double()
-        scores = query[request].double() @ keys.T * softmax
+        scores = query[request].double() @ keys.T * (softmax / math.log(2))
         hidden = torch.arange(length) > length - count + torch.arange(count)[:, None, None]
         scores = scores.masked_fill(hidden, -torch.inf)
-        weights = torch.exp(scores - scores.amax(-1, keepdim=True))
-        rounded = weights.to(E4M3).double()
-        out[request] = (rounded @ keys[:, :512] / weights.sum(-1, keepdim=True) * scale).to(BF16)
+        share = -(-tiles // splits) * TILE if splits else length
+        parts = [
+            _split(scores[..., first : first + share], keys[first : first + share, :512], TILE if splits else length)
+            for first in range(0, length, share)
+        ]
+        sums = torch.stack([part[1] for part in parts])
+        weights = torch.exp2(sums - _log2_sum(sums))[..., None]
+        out[request] = ((torch.stack([part[0] for part in parts]) * weights).sum(0) * scale).to(BF16)
+
+
+def _log2_sum(sums: Tensor) -> Tensor:
+    top = sums.amax(0)
+    return top + torch.log2(torch.exp2(sums - top).sum(0))
+
+
+def _split(scores: Tensor, values: Tensor, tile: int) -> tuple[Tensor, Tensor]:
+    """Normalised output and log2 of the sum of a split, scores in powers of two.
+
+    Probabilities meet the values in E4M3, relative to a maximum that is kept until one passes it by more than 2**8.
+    """
+    top = torch.full(scores.shape[:2], -torch.inf, dtype=torch.float64)
+    total, out = torch.zeros_like(top), torch.zeros(*top.shape, values.shape[1], dtype=torch.float64)
+    for first in range(0, len(values), tile):
+        new = torch.maximum(top, scores[..., first : first + tile].amax(-1))
+        new = torch.where((top > -torch.inf) & (new - top <= 8), top, new)
+        shown = new.clamp_min(-1e300)  # rows that see nothing yet
+        factor, top = torch.exp2(top - shown), new
+        weights = torch.exp2(scores[..., first : first + tile] - shown[..., None])
+        total = total * factor + weights.sum(-1)
+        out = out * factor[..., None] + weights.float().to(E4M3).double() @ values[first : first + tile]
+    return out / torch.where(total == 0, 1.0, total)[..., None], top + torch.log2(total)
 
 
 def BlackwellMultiHeadLatentAttentionForwardFP8(kernel: Any, *operands: Any) -> None:
     """tokenspeed's core over a whole context."""
-    q_latent, q_rope, c_latent, c_rope, table, out, lse, _, _, lengths, causal, _, softmax, scale = operands[:14]
+    q_latent, q_rope, c_latent, c_rope, table, out, lse, _, splits, lengths, causal, _, softmax, scale = operands[:14]
     assert kernel.is_causal
     assert (kernel.cp_world, kernel.page_size, lse) == (1, c_latent.shape[1], None)
-    assert causal is lengths or torch.equal(causal, lengths)
+    assert torch.equal(causal, lengths)
     query, cache = torch.cat([q_latent, q_rope], -1), torch.cat([c_latent, c_rope], -1)
-    _attended(query, cache, table, lengths, out, (softmax, scale))
+    _attended(query, cache, table, lengths, out, (softmax, scale), splits)
 
 
 def trtllm(**given: Any) -> None:
     """FlashInfer's core."""
     places = (given[name] for name in ("block_tables", "seq_lens", "out"))
-    _attended(given["query"], given["kv_cache"][:, 0], *places, (given["bmm1_scale"], given["bmm2_scale"]))
+    _attended(given["query"], given["kv_cache"][:, 0], *places, (given["bmm1_scale"], given["bmm2_scale"]), 0)

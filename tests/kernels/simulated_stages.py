@@ -9,7 +9,6 @@ STAGE/ADAPTER/INPUTS/NAME=NUMBER,.../[FAULT]: prints it with PASS, or with what 
 """
 
 import importlib
-import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from validate.kernels import driverless, flashinfer_front
 from validate.kernels.deployment import Deployment
 from validate.kernels.launches import View
 from validate.model.call import Call
-from validate.numerics import judge
+from validate.numerics import judge, measure
 from validate.numerics.case import Case
 from validate.paths.vllm import ADAPTERS
 from validate.paths.vllm.adapter import Composed, Part
@@ -64,7 +63,7 @@ class Played:
         self._compose(call, self._once)
 
     def again(self, call: Call) -> None:
-        """A launch with other inputs, then one with the call's, as a replayed graph has them."""
+        """Prepared and launched with zeros for the step's inputs, then launched with the call's, as a replayed graph is."""
         self._compose(call, self._twice)
 
     def _compose(self, call: Call, run: Callable[[Part, Call], None]) -> None:
@@ -80,10 +79,10 @@ class Played:
 
     def _twice(self, part: Part, call: Call) -> None:
         there = _moved(call)
-        launch = part.prepare(there, self.source).launch
         for name in part.step:
             if there.inputs[name] is not None:
                 there.inputs[name].zero_()
+        launch = part.prepare(there, self.source).launch
         launch()
         for name in part.step:
             if there.inputs[name] is not None:
@@ -105,7 +104,7 @@ def _returned(there: Call, call: Call) -> None:
     for name in (*there.outputs, *there.buffers):
         call.written(name).copy_(there.written(name))
     for name, value in there.inputs.items():
-        if isinstance(value, Tensor) and not torch.equal(value.view(torch.uint8), call.inputs[name].view(torch.uint8)):
+        if isinstance(value, Tensor) and not torch.equal(measure.bits(value), measure.bits(call.inputs[name])):
             call.inputs[name].copy_(value)
 
 
@@ -121,7 +120,7 @@ class Fault:
 def prepare(source: Source) -> None:
     """Stands in for what vLLM's host code needs, once in a process."""
     driverless.prepare(source, "sm_103a", View)
-    for name in ("gemm.projection", "moe.shared"):
+    for name in ("common.host", "gemm.projection", "moe.shared"):
         module: Any = source.module(f"{driverless.CUTEDSL}.{name}")
         module.tensor_maps = kernels.tensor_maps
     cute: Any = importlib.import_module("cutlass.cute")
@@ -161,7 +160,7 @@ def planted(source: Source, fault: Fault | None) -> Iterator[None]:
         yield
         return
     module: Any = source.module(fault.module) if fault.module.startswith("models.") else sys.modules[fault.module]
-    text = inspect.getsource(module)
+    text = Path(module.__file__).read_text(encoding="utf-8")
     assert text.count(fault.old) == 1, fault
     kept = dict(vars(module))
     exec(compile(text.replace(fault.old, fault.new), module.__file__, "exec"), vars(module))  # noqa: S102
@@ -176,7 +175,7 @@ def _main(folder: str, *cases: str) -> None:
 
     source = opened(Path(folder))
     prepare(source)
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     for case in cases:
         stage, adapter, inputs, sizes, *fault = case.split("/")
         numbers = {name: int(number) for name, number in (pair.split("=") for pair in sizes.split(","))}

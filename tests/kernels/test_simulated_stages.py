@@ -1,0 +1,102 @@
+"""The adapters of one GPU pass the suite around kernels that are played, at each size class; mistakes do not."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.simulated_faults import FAULTS
+from tests.support import ROOT
+from validate.kernels import driverless
+
+compiler = pytest.mark.skipif(bool(driverless.missing()), reason="the compiler is not installed")
+
+
+def sizes(adapter: str, names: str, *cases: str) -> list[str]:
+    """``INPUTS NUMBER ...`` as ``simulated_stages`` takes them."""
+    found = []
+    for inputs, *numbers in map(str.split, cases):
+        pairs = ",".join(f"{name}={number}" for name, number in zip(names.split(), numbers, strict=True))
+        found.append(f"{adapter}/{inputs}/{pairs}")
+    return found
+
+
+PROJECTION = sizes(
+    "input_projection/SpecializedProjection",
+    "tp batch regime mla",
+    "trained 16 1 1 1",
+    "padded 16 1 2 1",
+    "padded 16 12 16 1",
+    "padded 16 17 32 1",
+    "padded 8 1 2 0",
+    "padded 8 7 8 0",
+    "padded 8 47 64 0",
+)
+DENSE = sizes("dense_mlp/SpecializedDenseMlp", "tp batch regime", "saturated 16 3 3", "padded 16 5 8", "padded 16 12 16", "trained 8 1 1")
+SHARED = sizes(
+    "shared_experts/SpecializedSharedExperts",
+    "tp batch regime",
+    "padded 16 7 8",
+    "padded 16 17 32",
+    "padded 16 47 48",
+    "padded 8 2 3",
+    "padded 8 5 16",
+    "padded 8 47 48",
+)
+FUSED = sizes("attn_res/FusedAttnRes", "batch blocks add write final slots aux fused", "trained 3 4 1 -1 0 0 0 1", "faint 16 8 0 -1 0 0 0 1")
+RESIDUAL = sizes(
+    "attn_res/SpecializedAttnRes",
+    "batch blocks add write final slots aux fused",
+    "trained 2 0 0 0 0 0 0 0",
+    "trained 2 1 1 -1 0 0 1 0",
+    "trained 3 4 1 4 0 1 0 0",
+    "rotating 3 3 1 -1 0 8 0 0",
+    "sentinel 4 2 1 2 0 8 1 0",
+    "trained 4 8 1 -1 1 1 1 0",
+)
+LATENT = sizes(
+    "mla/WholeMla",
+    "tp batch q regime dcp interleave block",
+    "trained 16 1 1 1 1 1 64",
+    "padded 16 4 1 8 1 1 64",
+    "scaled 16 8 4 8 1 1 64",
+    "poisoned 16 16 1 32 1 1 64",
+    "padded 8 16 8 16 1 1 64",
+    "boundary 8 2 1 2 1 1 32",
+)
+CASES = [*PROJECTION, *DENSE, *SHARED, *FUSED, *RESIDUAL, *LATENT]
+PLANTED = {
+    "skinny result left where it is": PROJECTION[0],
+    "input read when prepared": PROJECTION[0],
+    "weight's rows as its pitch": PROJECTION[2],
+    "padded rows for live ones": DENSE[1],
+    "bounds swapped": DENSE[0],
+    "unpadded down projection": DENSE[1],
+    "padding before the weight": DENSE[1],
+    "live rows one late": SHARED[1],
+    "another parity": SHARED[1],
+    "owners in another order": SHARED[1],
+    "scale for a bound": SHARED[2],
+    "half the capacity": SHARED[1],
+    "gate for up": SHARED[1],
+    "gamma for the query": FUSED[0],
+    "previous prefix": FUSED[0],
+    "a slot left out": FUSED[0],
+    "a mailbox not armed": FUSED[0],
+    "a copy of the prefix": RESIDUAL[1],
+    "a row too many": RESIDUAL[1],
+    "ring after the auxiliary stream": RESIDUAL[4],
+    "scale for its inverse": LATENT[2],
+    "inverse for a scale": LATENT[2],
+    "scales without the key's": LATENT[2],
+    "lengths of requests as rows": LATENT[2],
+    "padded rows at slot 0": LATENT[1],
+    "gate columns shifted": LATENT[0],
+    "gate from the latents": LATENT[0],
+    "a short table": LATENT[0],
+    "table of the first step": LATENT[0],
+    "a row in another page": LATENT[0],
+    "keys one too many": LATENT[2],
+    "old keys": LATENT[0],
+}
