@@ -33,7 +33,9 @@ PROJECTION = sizes(
     "padded 8 7 8 0",
     "padded 8 47 64 0",
 )
-DENSE = sizes("dense_mlp/SpecializedDenseMlp", "tp batch regime", "saturated 16 3 3", "padded 16 5 8", "padded 16 12 16", "trained 8 1 1")
+DENSE = sizes(
+    "dense_mlp/SpecializedDenseMlp", "tp batch regime", "saturated 16 3 3", "padded 16 5 8", "padded 16 12 16", "trained 8 1 1"
+)
 SHARED = sizes(
     "shared_experts/SpecializedSharedExperts",
     "tp batch regime",
@@ -44,7 +46,9 @@ SHARED = sizes(
     "padded 8 5 16",
     "padded 8 47 48",
 )
-FUSED = sizes("attn_res/FusedAttnRes", "batch blocks add write final slots aux fused", "trained 3 4 1 -1 0 0 0 1", "faint 16 8 0 -1 0 0 0 1")
+FUSED = sizes(
+    "attn_res/FusedAttnRes", "batch blocks add write final slots aux fused", "trained 3 4 1 -1 0 0 0 1", "faint 16 8 0 -1 0 0 0 1"
+)
 RESIDUAL = sizes(
     "attn_res/SpecializedAttnRes",
     "batch blocks add write final slots aux fused",
@@ -66,37 +70,63 @@ LATENT = sizes(
     "boundary 8 2 1 2 1 1 32",
 )
 CASES = [*PROJECTION, *DENSE, *SHARED, *FUSED, *RESIDUAL, *LATENT]
+# What the suite must say of each mistake, and where.
 PLANTED = {
-    "skinny result left where it is": PROJECTION[0],
-    "input read when prepared": PROJECTION[0],
-    "weight's rows as its pitch": PROJECTION[2],
-    "padded rows for live ones": DENSE[1],
-    "bounds swapped": DENSE[0],
-    "unpadded down projection": DENSE[1],
-    "padding before the weight": DENSE[1],
-    "live rows one late": SHARED[1],
-    "another parity": SHARED[1],
-    "owners in another order": SHARED[1],
-    "scale for a bound": SHARED[2],
-    "half the capacity": SHARED[1],
-    "gate for up": SHARED[1],
-    "gamma for the query": FUSED[0],
-    "previous prefix": FUSED[0],
-    "a slot left out": FUSED[0],
-    "a mailbox not armed": FUSED[0],
-    "a copy of the prefix": RESIDUAL[1],
-    "a row too many": RESIDUAL[1],
-    "ring after the auxiliary stream": RESIDUAL[4],
-    "scale for its inverse": LATENT[2],
-    "inverse for a scale": LATENT[2],
-    "scales without the key's": LATENT[2],
-    "lengths of requests as rows": LATENT[2],
-    "padded rows at slot 0": LATENT[1],
-    "gate columns shifted": LATENT[0],
-    "gate from the latents": LATENT[0],
-    "a short table": LATENT[0],
-    "table of the first step": LATENT[0],
-    "a row in another page": LATENT[0],
-    "keys one too many": LATENT[2],
-    "old keys": LATENT[0],
+    "skinny result left where it is": (PROJECTION[0], "projected complete"),
+    "input read when prepared": (PROJECTION[0], "projected repeatable"),
+    "weight's rows as its pitch": (PROJECTION[2], "projected rounding"),
+    "padded rows for live ones": (DENSE[1], "partial complete"),
+    "bounds swapped": (DENSE[0], "partial rounding"),
+    "unpadded down projection": (DENSE[1], "partial rounding"),
+    "padding before the weight": (DENSE[1], "partial rounding"),
+    "live rows one late": (SHARED[1], "partial rounding"),
+    "another parity": (SHARED[1], "partial complete"),
+    "owners in another order": (SHARED[1], "partial rounding"),
+    "scale for a bound": (SHARED[2], "partial rounding"),
+    "half the capacity": (SHARED[1], "partial complete"),
+    "gate for up": (SHARED[1], "partial rounding"),
+    "gamma for the query": (FUSED[0], "out rounding"),
+    "previous prefix": (FUSED[0], "prefix exact"),
+    "a slot left out": (FUSED[0], "prefix exact"),
+    "a mailbox not armed": (FUSED[0], "mailbox complete"),
+    "a copy of the prefix": (RESIDUAL[1], "prefix exact"),
+    "a row too many": (RESIDUAL[1], "out rounding"),
+    "scale for its inverse": (LATENT[2], "query rounding"),
+    "inverse for a scale": (LATENT[2], "out rounding"),
+    "scales without the key's": (LATENT[2], "out rounding"),
+    "lengths of requests as rows": (LATENT[2], "refused"),
+    "padded rows at slot 0": (LATENT[1], "cache complete"),
+    "gate columns shifted": (LATENT[0], "out rounding"),
+    "gate from the latents": (LATENT[0], "refused"),
+    "a short table": (LATENT[0], "refused"),
+    "table of the first step": (LATENT[0], "out repeatable"),
+    "a row in another page": (LATENT[0], "cache complete"),
+    "keys one too many": (LATENT[2], "out rounding"),
+    "old keys": (LATENT[0], "out rounding"),
 }
+
+
+@pytest.fixture(scope="module")
+def judged(vllm_source: Path) -> dict[str, str]:
+    planted = [f"{case}/{fault}" for fault, (case, _) in PLANTED.items()]
+    command = [sys.executable, "-m", "tests.kernels.simulated_stages", str(vllm_source), *CASES, *planted]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return dict(line.split(": ", 1) for line in done.stdout.splitlines())
+
+
+@compiler
+@pytest.mark.parametrize("case", CASES)
+def test_an_adapter_passes_the_suite(case: str, judged: dict[str, str]) -> None:
+    assert judged[case] == "PASS"
+
+
+@compiler
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_mistake_does_not(fault: str, judged: dict[str, str]) -> None:
+    case, said = PLANTED[fault]
+    assert said in judged[f"{case}/{fault}"]
+
+
+def test_every_mistake_is_planted() -> None:
+    assert PLANTED.keys() == FAULTS.keys()
