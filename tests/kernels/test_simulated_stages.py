@@ -98,7 +98,7 @@ PLANTED = {
     "padded rows at slot 0": (LATENT[1], "cache complete"),
     "gate columns shifted": (LATENT[0], "out rounding"),
     "gate from the latents": (LATENT[0], "refused"),
-    "a short table": (LATENT[0], "refused"),
+    "a short table": (LATENT[5], "refused"),
     "table of the first step": (LATENT[0], "out repeatable"),
     "a row in another page": (LATENT[0], "cache complete"),
     "keys one too many": (LATENT[2], "out rounding"),
