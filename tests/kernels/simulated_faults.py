@@ -50,7 +50,12 @@ FAULTS = {
         'call.inputs, call.shape["q"], call',
         '{**call.inputs, "table": call.inputs["table"].clone()}, call.shape["q"], call',
     ),
+    "the first rank's gate": Fault(f"{HERE}.mla", "LATENTS + group.rank * width", "LATENTS"),
+    "another interleave": Fault(f"{HERE}.mla", 'interleave=i["interleave"])', "interleave=1)"),
     # vLLM's host code's.
+    "positions of the first rank": Fault(f"{DECODE}.cutedsl.mla.prepared", "cp=(box.size, box.rank, ", "cp=(box.size, 0, "),
+    "a shard's length for the whole": Fault(f"{DECODE}.cutedsl.mla.prepared", "totals=totals[:reqs])", "totals=lengths[:reqs])"),
+    "queries to the other parity": Fault(f"{DECODE}.cutedsl.mla.dcp", "self.q_mc + parity * ", "self.q_mc + 0 * "),
     "unpadded down projection": Fault(f"{DECODE}.cutedsl.moe.dense", "(hidden + 127) // 128 * 128", "hidden"),
     "padding before the weight": Fault(f"{DECODE}.cutedsl.moe.dense", "(0, padded - hidden))", "(padded - hidden, 0))"),
     "weight's rows as its pitch": Fault(f"{DECODE}.cutedsl.gemm.projection", "(pitch,), (64, rows)", "(2 * n,), (64, rows)"),
@@ -70,9 +75,11 @@ FAULTS = {
     "a slot left out": Fault(KERNELS, "for part in parts[1:]", "for part in parts[2:]"),
     "a mailbox not armed": Fault(KERNELS, "    words.fill_(ARMED)\n", ""),
     "a row in another page": Fault(KERNELS, "cache[slot // cache.shape[1], slot", "cache[slot // cache.shape[1] - 1, slot"),
-    "keys one too many": Fault(KERNELS, "> length - count +", "> length - count + 1 +"),
+    "keys one too many": Fault(KERNELS, "count + 1 + torch.arange(count)).clamp", "count + 2 + torch.arange(count)).clamp"),
     "old keys": Fault(KERNELS, "flatten(0, 1)[:length].double()", "flatten(0, 1)[1 : length + 1].double()"),
     "gate for up": Fault(
         KERNELS, "situ(values[:, :width], values[:, width:], *rest", "situ(values[:, width:], values[:, :width], *rest"
     ),
+    "sums not armed": Fault(KERNELS, "    words.fill_(-1)\n", ""),
+    "heads of the next owner": Fault(KERNELS, "parts[:, own])", "parts[:, own].roll(1, 1))"),
 }

@@ -9,7 +9,9 @@ attn_res/kernel.py, oproj/consumer.py, mla/query.py, mla/value.py, and from the 
 
 import ctypes
 import math
+import threading
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -22,6 +24,47 @@ ARMED = -0x80000000
 HIDDEN = 7168
 TILE = 128  # keys that a core takes at a time
 MAPS: dict[int, Any] = {}  # what a TMA map describes, by its address
+EMPTY_LSE = -3.0e38  # of a source without keys
+
+
+class Ranks:
+    """Symmetric memory of ranks that are threads here, by the order of its allocation; kernels meet where they poll."""
+
+    def __init__(self, size: int) -> None:
+        self.rank = 0  # that is being prepared
+        self.boxes: list[list[Tensor]] = []
+        self._taken = [0] * size
+        self._barrier = threading.Barrier(size)
+
+    def empty(self, *arguments: Any, **options: Any) -> Tensor:
+        """Instead of ``symm_mem.empty``."""
+        place = self._taken[self.rank]
+        if place == len(self.boxes):
+            self.boxes.append([torch.empty(*arguments, **options) for _ in self._taken])
+        self._taken[self.rank] += 1
+        return self.boxes[place][self.rank]
+
+    def rendezvous(self, tensor: Tensor, group: object) -> Any:
+        """Peers' addresses are those of their memory; a multicast address says which allocation it is."""
+        place = next(n for n, box in enumerate(self.boxes) if box[self.rank] is tensor)
+        peers = [box.data_ptr() for box in self.boxes[place]]
+        return SimpleNamespace(multicast_ptr=(place + 1) << 40, buffer_ptrs=peers)
+
+    def everywhere(self, address: int, dtype: torch.dtype) -> list[Tensor]:
+        """Every rank's memory from a multicast address on, flat."""
+        place, offset = (address >> 40) - 1, address % (1 << 40)
+        return [box.view(-1).view(torch.uint8)[offset:].view(dtype) for box in self.boxes[place]]
+
+    def meet(self) -> None:
+        """All ranks have come as far."""
+        self._barrier.wait(60)
+
+    def abort(self) -> None:
+        """One has failed: the others need not wait."""
+        self._barrier.abort()
+
+
+RANKS = Ranks(1)
 
 
 def memory(address: int, shape: Sequence[int], dtype: torch.dtype, pitch: int | None = None) -> Tensor:
@@ -195,7 +238,6 @@ def _normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 def MlaQuery(kernel: Any, *operands: Any) -> None:
     """The query [rows, heads, 576] in bytes, and the new rows of the cache."""
     qkv, q_norm, kv_norm, q_b, w_uk, cache, slots, q_inverse, k_inverse, eps, query = operands[:11]
-    assert not kernel.dcp
     rows, heads = kernel.batch, kernel.heads
     q = product(_normed(qkv[:rows, :1536], q_norm, eps), q_b).to(BF16).view(rows, heads, 192).double()
     absorbed = torch.einsum("rhp,hpl->rhl", q[..., :128], w_uk.double()).to(BF16).float()
@@ -204,6 +246,19 @@ def MlaQuery(kernel: Any, *operands: Any) -> None:
         if slot >= 0:
             new = torch.cat([_normed(qkv[row, 1536:2048], kv_norm, eps), qkv[row, 2048:2112]])
             cache[slot // cache.shape[1], slot % cache.shape[1]] = e4m3(new.float() * k_inverse)
+    if kernel.dcp:
+        _gathered(kernel, query[:rows], *operands[11:14])
+
+
+def _gathered(kernel: Any, query: Tensor, mailbox: Tensor, mc: int, rank: int) -> None:
+    """Publishes the query into this rank's heads of every mailbox [rows, ranks * heads, 576], and waits for the others'."""
+    rows, heads = query.shape[:2]
+    for there in RANKS.everywhere(mc, torch.uint8):
+        there[: rows * kernel.dcp * heads * 576].view(rows, kernel.dcp, heads, 576)[:, rank] = query
+    RANKS.meet()
+    armed = int((mailbox[:rows].view(torch.int32) == -1).sum())
+    if armed:
+        raise Lost(armed, f"waits for ever: {armed} words of queries are armed")
 
 
 def MlaValue(kernel: Any, latent: Tensor, w_uv: Tensor, gate: Tensor, lengths: Tensor, out: Tensor, *_: Any) -> None:
@@ -215,16 +270,26 @@ def MlaValue(kernel: Any, latent: Tensor, w_uv: Tensor, gate: Tensor, lengths: T
 
 
 def _attended(
-    query: Tensor, cache: Tensor, table: Tensor, lengths: Tensor, out: Tensor, scales: tuple[float, float], splits: int
+    query: Tensor,
+    cache: Tensor,
+    table: Tensor,
+    lengths: Tensor,
+    bounds: Tensor,
+    out: Tensor,
+    lse: Tensor | None,
+    scales: tuple[float, float],
+    splits: int,
 ) -> None:
-    """[requests, q, heads, 512]: row t of a request sees the keys up to its own.
+    """[requests, q, heads, 512], log2-sum-exp2 [requests, q, heads]: row t of a request sees its ``bounds`` [requests, q] keys.
 
     ``splits`` 0: all keys at once. Requests without keys leave NaN. A core looks up the pages of whole tiles.
     """
     softmax, scale = scales
-    count, block = query.shape[1], cache.shape[1]
+    block = cache.shape[1]
     for request, length in enumerate(lengths.tolist()):
         out[request] = float("nan")
+        if lse is not None:
+            lse[request] = float("nan")
         if length <= 0:
             continue
         tiles = -(-length // TILE)
@@ -232,7 +297,7 @@ def _attended(
         assert pages <= table.shape[1], f"pages {table.shape[1]} to {pages} of a tile are no part of the table"
         keys = cache[table[request, :pages].long()].flatten(0, 1)[:length].double()
         scores = query[request].double() @ keys.T * (softmax / math.log(2))
-        hidden = torch.arange(length) > length - count + torch.arange(count)[:, None, None]
+        hidden = torch.arange(length) >= bounds[request, :, None, None]
         scores = scores.masked_fill(hidden, -torch.inf)
         share = -(-tiles // splits) * TILE if splits else length
         parts = [
@@ -240,13 +305,16 @@ def _attended(
             for first in range(0, length, share)
         ]
         sums = torch.stack([part[1] for part in parts])
-        weights = torch.exp2(sums - _log2_sum(sums))[..., None]
+        overall = _log2_sum(sums)
+        weights = torch.exp2(sums - overall.clamp_min(-1e300))[..., None]
+        if lse is not None:
+            lse[request] = overall
         out[request] = ((torch.stack([part[0] for part in parts]) * weights).sum(0) * scale).to(BF16)
 
 
 def _log2_sum(sums: Tensor) -> Tensor:
     top = sums.amax(0)
-    return top + torch.log2(torch.exp2(sums - top).sum(0))
+    return top + torch.log2(torch.exp2(sums - top.clamp_min(-1e300)).sum(0))
 
 
 def _split(scores: Tensor, values: Tensor, tile: int) -> tuple[Tensor, Tensor]:
@@ -268,16 +336,47 @@ def _split(scores: Tensor, values: Tensor, tile: int) -> tuple[Tensor, Tensor]:
 
 
 def BlackwellMultiHeadLatentAttentionForwardFP8(kernel: Any, *operands: Any) -> None:
-    """tokenspeed's core over a whole context."""
+    """tokenspeed's core. Of a context that is shared, a rank's keys; then a row sees them by its position in the whole."""
     q_latent, q_rope, c_latent, c_rope, table, out, lse, _, splits, lengths, causal, _, softmax, scale = operands[:14]
     assert kernel.is_causal
-    assert (kernel.cp_world, kernel.page_size, lse) == (1, c_latent.shape[1], None)
-    assert torch.equal(causal, lengths)
+    assert kernel.page_size == c_latent.shape[1]
     query, cache = torch.cat([q_latent, q_rope], -1), torch.cat([c_latent, c_rope], -1)
-    _attended(query, cache, table, lengths, out, (softmax, scale), splits)
+    count, turn = query.shape[1], kernel.cp_interleave_size
+    seen = (causal[:, None] - count + 1 + torch.arange(count)).clamp_min(0)
+    cycles, rest = seen // (kernel.cp_world * turn), seen % (kernel.cp_world * turn)
+    bounds = cycles * turn + (rest - kernel.cp_rank * turn).clamp(0, turn)
+    _attended(query, cache, table, lengths, bounds, out, lse, (softmax, scale), splits)
 
 
 def trtllm(**given: Any) -> None:
     """FlashInfer's core."""
-    places = (given[name] for name in ("block_tables", "seq_lens", "out"))
-    _attended(given["query"], given["kv_cache"][:, 0], *places, (given["bmm1_scale"], given["bmm2_scale"]), 0)
+    query, lengths = given["query"], given["seq_lens"]
+    bounds = lengths[:, None] - query.shape[1] + 1 + torch.arange(query.shape[1])
+    scales = given["bmm1_scale"], given["bmm2_scale"]
+    _attended(query, given["kv_cache"][:, 0], given["block_tables"], lengths, bounds, given["out"], None, scales, 0)
+
+
+def DcpValue(kernel: Any, *operands: Any) -> None:
+    """Arms the queries' mailbox, sends every head's partial output to its owner, merges this rank's heads, projects, gates."""
+    rows, rows_lse, lengths, box, lse_box, peers, lse_peers, mailbox, w_uv, gate, totals, out, parity, rank = operands[:14]
+    count, heads, size, capacity = kernel.batch, kernel.heads, kernel.size, box.shape[1]
+    mailbox.view(-1)[: count * size * heads * 576] = 0xFF
+    has = (lengths > 0).repeat_interleave(kernel.q)[:count, None]
+    parts = torch.where(has[..., None], positive(rows[:count, 0]), 0.0)
+    sums = rows_lse[:count, 0]
+    sums = torch.where(has & sums.isfinite() & (sums > EMPTY_LSE), sums, EMPTY_LSE)
+    slot = (parity * size + rank) * capacity * heads
+    for owner, (there, there_lse) in enumerate(zip(peers.tolist(), lse_peers.tolist(), strict=True)):
+        own = slice(owner * heads, (owner + 1) * heads)
+        memory(there + 2 * slot * 512, (count, heads, 512), BF16).copy_(parts[:, own])
+        memory(there_lse + 4 * slot, (count, heads), torch.float32).copy_(sums[:, own])
+    RANKS.meet()
+    words = lse_box[:, :count].view(torch.int32)
+    if (words == -1).any():
+        raise Lost(int((words == -1).sum()), "waits for ever for sums")
+    sums, parts = lse_box[:, :count].clone(), polled(box[:, :count])
+    words.fill_(-1)
+    weights = torch.where(sums > EMPTY_LSE, torch.exp2((sums - sums.amax(0)).double()), 0.0)
+    weights = weights / weights.sum(0).clamp_min(1e-300)
+    latent = (weights[..., None] * parts.double()).sum(0).to(BF16)
+    MlaValue(kernel, latent, w_uv, gate, totals, out)

@@ -1,4 +1,4 @@
-"""The adapters of one GPU with vLLM's host code and without its kernels: each launch is played, and the suite judges.
+"""The adapters of one GPU, and attention over ranks, with vLLM's host code and kernels that are played; the suite judges.
 
 An adapter's call goes through vLLM's own classes to launches; ``simulated_kernels`` plays each by its kernel's class, on a
 CPU. The result is a subject of the suite like any other, so the verdict is the suite's: a wrong operand, scale, slice or row,
@@ -10,10 +10,12 @@ STAGE/ADAPTER/INPUTS/NAME=NUMBER,.../[FAULT]: prints it with PASS, or with what 
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -26,8 +28,8 @@ from validate.kernels.launches import View
 from validate.model.call import Call
 from validate.numerics import judge, measure
 from validate.numerics.case import Case
-from validate.paths.vllm import ADAPTERS
-from validate.paths.vllm.adapter import Composed, Part
+from validate.paths.vllm import ADAPTERS, ranks
+from validate.paths.vllm.adapter import Composed, OverRanks, Part
 from validate.paths.vllm.source import Source, opened
 
 
@@ -60,11 +62,43 @@ class Played:
 
     def run(self, call: Call) -> None:
         """A launch."""
-        self._compose(call, self._once)
+        if isinstance(self.adapter, OverRanks):
+            self._over_ranks(call)
+        else:
+            self._compose(call, self._once)
 
     def again(self, call: Call) -> None:
         """Prepared and launched with zeros for the step's inputs, then launched with the call's, as a replayed graph is."""
-        self._compose(call, self._twice)
+        if isinstance(self.adapter, OverRanks):
+            self._over_ranks(call)
+        else:
+            self._compose(call, self._twice)
+
+    def _over_ranks(self, call: Call) -> None:
+        """All ranks prepare in turn, and launch in threads: once with zeros for the step's inputs, then with the call's."""
+        size, memory = call.shape["tp"], sys.modules["torch.distributed._symmetric_memory"]
+        group = kernels.RANKS = kernels.Ranks(size)
+        memory.__dict__.update(empty=group.empty, rendezvous=group.rendezvous)
+        shares = [_moved(ranks.share(call, rank)) for rank in range(size)]
+        inputs = [_moved(share).inputs for share in shares]
+        before = [_moved(share) for share in shares]
+        prepared = []
+        for group.rank, share in enumerate(shares):
+            for name in self.adapter.step:
+                share.inputs[name].zero_()
+            who = SimpleNamespace(rank=group.rank, size=size, process_group=None)
+            prepared.append(self.adapter.prepare(share, self.source, who))
+        for step in (False, True):
+            for share, own, old, one in zip(shares, inputs, before, prepared, strict=True):
+                for name in self.adapter.step if step else ():
+                    share.inputs[name].copy_(own[name])
+                for name in (*share.outputs, *share.buffers):
+                    share.written(name).copy_(old.written(name))
+                assert one.arm is not None
+                one.arm()
+            _together(group, [one.launch for one in prepared])
+        names = {id(shares[0].written(name)): name for name in (*call.outputs, *call.buffers)}
+        ranks.merge(call, shares[0], lambda tensor: [share.written(names[id(tensor)]) for share in shares])
 
     def _compose(self, call: Call, run: Callable[[Part, Call], None]) -> None:
         if isinstance(self.adapter, Composed):
@@ -108,6 +142,27 @@ def _returned(there: Call, call: Call) -> None:
             call.inputs[name].copy_(value)
 
 
+def _together(group: kernels.Ranks, launches: Sequence[Callable[[], None]]) -> None:
+    """Every rank's launch in a thread; the error of one ends all."""
+    errors: list[Exception] = []
+
+    def run(launch: Callable[[], None]) -> None:
+        try:
+            launch()
+        except Exception as error:
+            if not isinstance(error, threading.BrokenBarrierError):
+                errors.append(error)
+            group.abort()
+
+    threads = [threading.Thread(target=run, args=(launch,)) for launch in launches]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
 @dataclass(frozen=True)
 class Fault:
     """Text of a module that is replaced: the adapter's, vLLM's host code or a kernel that is played."""
@@ -142,7 +197,7 @@ def _compiled(kernel: Any, *_: Any, **__: Any) -> Callable[..., None]:
 def judged(source: Source, stage: str, adapter: str, inputs: str, sizes: dict[str, int]) -> list[str]:
     """What the suite finds of an adapter, by its class, on a case: nothing if it passes."""
     call = judge.build(Case(stage, sizes, inputs, 0))
-    driverless.deploy(Deployment(sizes.get("tp", 8), sizes.get("q", 1), False, ()))
+    driverless.deploy(Deployment(sizes.get("tp", 8), sizes.get("q", 1), sizes.get("dcp", 1) > 1, ()))
     driverless.forget()
     kernels.MAPS.clear()
     able = next(one for one in ADAPTERS["specialized"][stage] if type(one).__name__ == adapter)

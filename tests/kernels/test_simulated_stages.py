@@ -69,7 +69,15 @@ LATENT = sizes(
     "padded 8 16 8 16 1 1 64",
     "boundary 8 2 1 2 1 1 32",
 )
-CASES = [*PROJECTION, *DENSE, *SHARED, *FUSED, *RESIDUAL, *LATENT]
+SHARED_CONTEXT = sizes(
+    "mla/SharedMla",
+    "tp batch q regime dcp interleave block",
+    "padded 8 4 1 4 8 1 64",
+    "boundary 8 8 4 8 8 4 64",
+    "short 8 4 4 4 8 1 64",
+    "trained 16 2 1 2 16 1 64",
+)
+CASES = [*PROJECTION, *DENSE, *SHARED, *FUSED, *RESIDUAL, *LATENT, *SHARED_CONTEXT]
 # What the suite must say of each mistake, and where.
 PLANTED = {
     "skinny result left where it is": (PROJECTION[0], "projected complete"),
@@ -103,6 +111,13 @@ PLANTED = {
     "a row in another page": (LATENT[0], "cache complete"),
     "keys one too many": (LATENT[2], "out rounding"),
     "old keys": (LATENT[0], "out rounding"),
+    "the first rank's gate": (SHARED_CONTEXT[2], "out rounding"),
+    "another interleave": (SHARED_CONTEXT[1], "out rounding"),
+    "positions of the first rank": (SHARED_CONTEXT[2], "out rounding"),
+    "a shard's length for the whole": (SHARED_CONTEXT[2], "out rounding"),
+    "queries to the other parity": (SHARED_CONTEXT[2], "kernel finished"),
+    "sums not armed": (SHARED_CONTEXT[2], "out complete"),
+    "heads of the next owner": (SHARED_CONTEXT[2], "out rounding"),
 }
 
 
