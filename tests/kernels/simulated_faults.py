@@ -50,6 +50,13 @@ FAULTS = {
         'call.inputs, call.shape["q"], call',
         '{**call.inputs, "table": call.inputs["table"].clone()}, call.shape["q"], call',
     ),
+    "gate and up to the other half": Fault(f"{HERE}.shared_small_batch", "words[HALF, 0] =", "words[1 - HALF, 0] ="),
+    "another third": Fault(f"{HERE}.shared_small_batch", "cutlass.Int32(THIRD)", "cutlass.Int32(THIRD - 1)"),
+    "the table's bounds swapped": Fault(
+        f"{HERE}.shared_small_batch",
+        'cutlass.Float32(i["beta"]), cutlass.Float32(i["linear_beta"])',
+        'cutlass.Float32(i["linear_beta"]), cutlass.Float32(i["beta"])',
+    ),
     "the first rank's gate": Fault(f"{HERE}.mla", "LATENTS + group.rank * width", "LATENTS"),
     "another interleave": Fault(f"{HERE}.mla", 'interleave=i["interleave"])', "interleave=1)"),
     # vLLM's host code's.

@@ -3,6 +3,7 @@
 A kernel here reads and writes the memory that its launch gave it: operands by their places, weights through the TMA maps
 that vLLM described, other ranks' mailboxes through addresses. Sums are exact before they are rounded where the kernel
 rounds. Read from 0.33.0: gemm/splitk.py, cute_dsl/_skinny_gemm.py, moe/dense.py, moe/front.py, moe/shared.py,
+moe/small_batch/front_tp8.py, mla/dcp.py,
 attn_res/kernel.py, oproj/consumer.py, mla/query.py, mla/value.py, and from the cores mla_decode_fp8.py of tokenspeed_mla
 2.0.3 and the front of FlashInfer's. The adapters' own emulation and the references are not used.
 """
@@ -179,6 +180,26 @@ def SharedDown(kernel: Any, h: Tensor, maps: Tensor, peers: Tensor, parity: int,
     for owner, address in enumerate(peers.tolist()):
         first = address + 2 * (parity * kernel.tp + rank) * capacity * shard
         memory(first, (kernel.batch, shard), BF16).copy_(values[:, owner * shard : (owner + 1) * shard])
+
+
+def SharedSituTables(kernel: Any, tables: Tensor, beta: float, linear: float, *_: Any) -> None:
+    """The activation's two factors of every bf16, by its bits."""
+    values = torch.arange(-(1 << 15), 1 << 15).roll(1 << 15).to(torch.int16).view(BF16).double()
+    tables[:65536] = beta * torch.tanh(values / beta) * torch.sigmoid(values)
+    tables[65536:] = linear * torch.tanh(values / linear)
+
+
+def MoeSharedTP8(kernel: Any, *operands: Any) -> None:
+    """Once the input row and gate and up are published: the activation by tables, and the down projection of the row."""
+    xmoe, down, tables, gate_up, out, half, third = operands[:7]
+    armed = int((xmoe[half, 0, 0].view(torch.int32) == ARMED).sum())
+    words = gate_up.view(torch.int32)[2 * half * 1536 :][:1536]
+    armed += int((words & 1 == 0).sum())
+    if armed:
+        raise Lost(armed, f"waits for ever: {armed} words are armed")
+    bits = words >> 16 & 0xFFFF
+    hidden = (tables[bits[:768]] * tables[65536:][bits[768:]]).to(BF16)
+    out[third, 0] = product(hidden[None], down)[0]
 
 
 # The attention residuals.

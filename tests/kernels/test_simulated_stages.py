@@ -46,6 +46,7 @@ SHARED = sizes(
     "padded 8 5 16",
     "padded 8 47 48",
 )
+SMALL = sizes("shared_experts/SmallSharedExperts", "tp batch regime", "trained 8 1 1", "saturated 8 1 1")
 FUSED = sizes(
     "attn_res/FusedAttnRes", "batch blocks add write final slots aux fused", "trained 3 4 1 -1 0 0 0 1", "faint 16 8 0 -1 0 0 0 1"
 )
@@ -77,7 +78,7 @@ SHARED_CONTEXT = sizes(
     "short 8 4 4 4 8 1 64",
     "trained 16 2 1 2 16 1 64",
 )
-CASES = [*PROJECTION, *DENSE, *SHARED, *FUSED, *RESIDUAL, *LATENT, *SHARED_CONTEXT]
+CASES = [*PROJECTION, *DENSE, *SHARED, *SMALL, *FUSED, *RESIDUAL, *LATENT, *SHARED_CONTEXT]
 # What the suite must say of each mistake, and where.
 PLANTED = {
     "skinny result left where it is": (PROJECTION[0], "projected complete"),
@@ -93,6 +94,9 @@ PLANTED = {
     "scale for a bound": (SHARED[2], "partial rounding"),
     "half the capacity": (SHARED[1], "partial complete"),
     "gate for up": (SHARED[1], "partial rounding"),
+    "gate and up to the other half": (SMALL[0], "kernel finished"),
+    "another third": (SMALL[0], "partial complete"),
+    "the table's bounds swapped": (SMALL[1], "partial rounding"),
     "gamma for the query": (FUSED[0], "out rounding"),
     "previous prefix": (FUSED[0], "prefix exact"),
     "a slot left out": (FUSED[0], "prefix exact"),
@@ -117,7 +121,7 @@ PLANTED = {
     "a shard's length for the whole": (SHARED_CONTEXT[2], "out rounding"),
     "queries to the other parity": (SHARED_CONTEXT[2], "kernel finished"),
     "sums not armed": (SHARED_CONTEXT[2], "out complete"),
-    "heads of the next owner": (SHARED_CONTEXT[2], "out rounding"),
+    "heads of the next owner": (SHARED_CONTEXT[1], "out rounding"),
 }
 
 
