@@ -1,11 +1,10 @@
-"""vLLM's kernels of one GPU, each played by what its source says of it, on a CPU.
+"""vLLM's kernels of one GPU and of a shared context, each played by what its source says of it, on a CPU.
 
 A kernel here reads and writes the memory that its launch gave it: operands by their places, weights through the TMA maps
 that vLLM described, other ranks' mailboxes through addresses. Sums are exact before they are rounded where the kernel
 rounds. Read from 0.33.0: gemm/splitk.py, cute_dsl/_skinny_gemm.py, moe/dense.py, moe/front.py, moe/shared.py,
-moe/small_batch/front_tp8.py, mla/dcp.py,
-attn_res/kernel.py, oproj/consumer.py, mla/query.py, mla/value.py, and from the cores mla_decode_fp8.py of tokenspeed_mla
-2.0.3 and the front of FlashInfer's. The adapters' own emulation and the references are not used.
+moe/small_batch/front_tp8.py, attn_res/kernel.py, oproj/consumer.py, mla/query.py, mla/value.py, mla/dcp.py; and of the
+cores mla_decode_fp8.py of tokenspeed_mla 2.0.3 and the front of FlashInfer's. The emulation and the references are not used.
 """
 
 import ctypes

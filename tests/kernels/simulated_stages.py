@@ -79,9 +79,8 @@ class Played:
         size, memory = call.shape["tp"], sys.modules["torch.distributed._symmetric_memory"]
         group = kernels.RANKS = kernels.Ranks(size)
         memory.__dict__.update(empty=group.empty, rendezvous=group.rendezvous)
-        shares = [_moved(ranks.share(call, rank)) for rank in range(size)]
-        inputs = [_moved(share).inputs for share in shares]
-        before = [_moved(share) for share in shares]
+        shares = [_moved(ranks.share(call, rank), self.adapter.step) for rank in range(size)]
+        before = [_moved(share, self.adapter.step) for share in shares]
         prepared = []
         for group.rank, share in enumerate(shares):
             for name in self.adapter.step:
@@ -89,9 +88,9 @@ class Played:
             who = SimpleNamespace(rank=group.rank, size=size, process_group=None)
             prepared.append(self.adapter.prepare(share, self.source, who))
         for step in (False, True):
-            for share, own, old, one in zip(shares, inputs, before, prepared, strict=True):
+            for share, old, one in zip(shares, before, prepared, strict=True):
                 for name in self.adapter.step if step else ():
-                    share.inputs[name].copy_(own[name])
+                    share.inputs[name].copy_(old.inputs[name])
                 for name in (*share.outputs, *share.buffers):
                     share.written(name).copy_(old.written(name))
                 assert one.arm is not None
@@ -107,12 +106,12 @@ class Played:
             run(self.adapter, call)
 
     def _once(self, part: Part, call: Call) -> None:
-        there = _moved(call)
+        there = _moved(call, part.step)
         part.prepare(there, self.source).launch()
         _returned(there, call)
 
     def _twice(self, part: Part, call: Call) -> None:
-        there = _moved(call)
+        there = _moved(call, part.step)
         for name in part.step:
             if there.inputs[name] is not None:
                 there.inputs[name].zero_()
@@ -127,9 +126,10 @@ class Played:
         _returned(there, call)
 
 
-def _moved(call: Call) -> Call:
-    """A copy, as on a GPU: what the adapter writes is not what the judge holds."""
-    inputs = {name: value.clone() if isinstance(value, Tensor) else value for name, value in call.inputs.items()}
+def _moved(call: Call, step: Sequence[str]) -> Call:
+    """A copy, as on a GPU: what the adapter writes is not what the judge holds. Weights are the call's own."""
+    inputs = dict(call.inputs)
+    inputs.update({name: call.inputs[name].clone() for name in step if call.inputs[name] is not None})
     outputs = {name: tensor.clone() for name, tensor in call.outputs.items()}
     return replace(call, inputs=inputs, outputs=outputs, buffers={name: tensor.clone() for name, tensor in call.buffers.items()})
 

