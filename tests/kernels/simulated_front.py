@@ -1,4 +1,4 @@
-"""The front's adapters with vLLM's host code and without its kernels: what stands for them (``played`` says how).
+"""The front's adapters with vLLM's host code and without its kernels: what stands for them (``simulation`` says how).
 
 As their sources have it: moe/front.py, gemm/ws_gemm.py, moe/shared.py, moe/small_batch of vLLM 0.33.0.
 
@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.kernels import played
-from tests.kernels.played import Machine, arm, armed, multiplied
+from tests.kernels import simulation
+from tests.kernels.simulation import Machine, arm, armed, multiplied
 from validate.kernels import driverless
 from validate.numerics import latent_down, router
 from validate.numerics.case import Case
@@ -89,7 +89,7 @@ class Group(Machine):
 
     def _MoeFrontTP8(self, kernel: Any, *operands: Any) -> None:
         router, bias, xmoe, epoch, scores, ids, weights, down, h2, latent, _, hg, par, par3, rank, mc, scale = operands[:17]
-        x = self.arrived(xmoe, epoch, par, 1)
+        x = self.published(xmoe, epoch, par, 1)
         self.small(x, down, mc + 2 * par * 8 * 3584 + rank * 896, 3584)
         self.route(multiplied(x, router), bias, scale, ids.view(1, 16), weights[par3, :1])
         self.armed_again(xmoe, epoch, scores, hg, par)
@@ -100,7 +100,7 @@ class Group(Machine):
         router, bias, xmoe, epoch, scores, ids, weights, down, h2 = operands[:9]
         _, hg, _, _, _, par, par3, rank, mc, scale = operands[9:19]
         rows = kernel.batch
-        x = self.arrived(xmoe, epoch, par, rows)
+        x = self.published(xmoe, epoch, par, rows)
         self.small(x, down, mc + 2 * (par * 8 * 3584 + rank * 224), 3584)
         logits = multiplied(x, router)
         self.route(logits, bias, scale, ids.view(rows, 16), weights[par3, :rows])
@@ -110,7 +110,7 @@ class Group(Machine):
             start = (3 - par) * 32 + (0 if rows == 1 else 8)
             epoch[start : start + (3 if rows == 1 else 8)] = 0
 
-    def arrived(self, xmoe: Tensor, epoch: Tensor, par: int, rows: int) -> Tensor:
+    def published(self, xmoe: Tensor, epoch: Tensor, par: int, rows: int) -> Tensor:
         """The rows of x, for which the kernel polls, and for their hint before them."""
         x = xmoe[1 - par if self.fault == "reads the other parity" else par, 0, :rows]
         hints, left = int(epoch.view(torch.int32)[32 * par]), int(armed(x).sum())
@@ -135,7 +135,7 @@ class Group(Machine):
 
 def prepare(source: Source) -> None:
     """Also stands in for the fronts' descriptors."""
-    played.prepare(source)
+    simulation.prepare(source)
     front: Any = source.module(f"{driverless.CUTEDSL}.moe.front")
     front.weight_maps = lambda gate_up, down, front=None: _described(front)
 
@@ -162,8 +162,8 @@ def simulate(source: Source, case: str) -> dict[str, int]:
     small_front.torch = changed if fault == "the row as it is" else torch
     cases, adapter, emulated = STAGES[stage]
     call = cases.build(Case(stage, {"tp": tp, "batch": batch, "regime": regime}, inputs, 0))
-    return played.played(Group(tp, regime, fault), source, adapter, call, emulated)
+    return simulation.played(Group(tp, regime, fault), source, adapter, call, emulated)
 
 
 if __name__ == "__main__":
-    played.main(simulate, prepare)
+    simulation.main(simulate, prepare)

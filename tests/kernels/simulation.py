@@ -58,6 +58,11 @@ class Machine:
             self._boxes.append([torch.empty(*arguments, **options) for _ in range(self.tp)])
         return self._boxes[place][self.rank]
 
+    def use(self) -> None:
+        """As a case before, with the same mailboxes, may have left them: armed nowhere."""
+        for box in (box for boxes in self._boxes for box in boxes):
+            box.fill_(1.0)
+
     def meet(self, tensor: Tensor, group: object) -> SimpleNamespace:
         """Its addresses, far enough apart for offsets, and all ranks' tensors."""
         place, boxes = next((n, boxes) for n, boxes in enumerate(self._boxes) if boxes[self.rank] is tensor)
@@ -197,6 +202,7 @@ def played(machine: Machine, source: Source, adapter: OverRanks, call: Call, emu
     for rank, share in enumerate(shares):
         machine.rank = rank
         prepared.append(adapter.prepare(share, source, SimpleNamespace(rank=rank, size=machine.tp, process_group=None)))
+    machine.use()
     differing: dict[str, int] = {}
     for step in (replace(call, inputs={**call.inputs, **moved}), call):
         expected, found = step.fresh(), step.fresh()

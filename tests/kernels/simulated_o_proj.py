@@ -3,7 +3,7 @@
 Read from oproj/{producer,consumer}.py and common/twoshot.py of vLLM 0.33.0. The AttnRes of the consumer is left out: its
 output is the new prefix here.
 
-``python -m tests.kernels.played_o_proj FOLDER INPUTS/TP/BATCH/REGIME/WRITE/PARITY[/FAULT] ...``
+``python -m tests.kernels.simulated_o_proj FOLDER INPUTS/TP/BATCH/REGIME/WRITE/PARITY[/FAULT] ...``
 """
 
 from contextlib import nullcontext
@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.kernels import played
-from tests.kernels.played import Machine, arm, multiplied
+from tests.kernels import simulation
+from tests.kernels.simulation import Machine, arm, multiplied
 from validate.numerics import o_proj as cases
 from validate.numerics.case import Case
 from validate.paths.emulated import o_proj as emulated
@@ -36,7 +36,7 @@ FAULTS = (
 )
 # What the adapter does wrong: of which module, what in whose place.
 EDITS = {
-    "both layers in one half": (o_proj, "layer_idx=K3.layers // K3.attn_res_block * K3.attn_res_block +", "layer_idx=2 * "),
+    "both layers in one half": (o_proj, "(0 if write else 2) + parity", "(0 if write else 2)"),
     "the sum onto the prefix": (o_proj, "summed.fill_(torch.nan if write else 0.0)", "summed[:batch].copy_(prefix)"),
     "the prefix of no call": (o_proj, "last(added)", "last(summed)"),
     "a block that is not written": (o_proj, 'bool(s["write"]))', "False)"),
@@ -123,10 +123,10 @@ def simulate(source: Source, case: str) -> dict[str, int]:
     named = dict(zip(("tp", "batch", "regime", "write", "parity"), map(int, sizes), strict=True))
     call = cases.build(Case("o_proj", named, inputs, 0))
     call = replace(call, inputs={name: tensor[:, :K].contiguous() for name, tensor in call.inputs.items()})
-    with played.edited(*EDITS[fault], users=()) if fault in EDITS else nullcontext():
+    with simulation.edited(*EDITS[fault], users=()) if fault in EDITS else nullcontext():
         adapter = o_proj.SpecializedOprojOverRanks()
-        return played.played(Group(named["tp"], fault), source, adapter, call, emulated.SpecializedOproj())
+        return simulation.played(Group(named["tp"], fault), source, adapter, call, emulated.SpecializedOproj())
 
 
 if __name__ == "__main__":
-    played.main(simulate)
+    simulation.main(simulate)

@@ -3,7 +3,7 @@
 Read from moe/tail.py, common/twoshot.py and attn_res/kernel.py of vLLM 0.33.0. The AttnRes' mixture is left out: its output
 is the new prefix here.
 
-``python -m tests.kernels.played_tail FOLDER INPUTS/TP/BATCH/REARM[/FAULT] ...``
+``python -m tests.kernels.simulated_tail FOLDER INPUTS/TP/BATCH/REARM[/FAULT] ...``
 """
 
 from contextlib import nullcontext
@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.kernels import played
-from tests.kernels.played import Machine, arm, armed, described, multiplied
+from tests.kernels import simulation
+from tests.kernels.simulation import Machine, arm, armed, described, multiplied
 from validate.numerics import moe_tail as cases
 from validate.numerics.case import Case
 from validate.paths import Lost
@@ -163,10 +163,10 @@ def simulate(source: Source, case: str) -> dict[str, int]:
     named = dict(zip(("tp", "batch", "rearm"), map(int, sizes), strict=True))
     call = cases.build(Case("moe_tail", named, inputs, 0))
     users = (moe_tail,) if fault in EDITS and EDITS[fault][0] is tail_slots else ()
-    with played.edited(*EDITS[fault], users=users) if fault in EDITS else nullcontext():
+    with simulation.edited(*EDITS[fault], users=users) if fault in EDITS else nullcontext():
         adapter = moe_tail.SpecializedMoeTail()
-        return played.played(Group(named["tp"], fault), source, adapter, call, emulated.SpecializedMoeTail())
+        return simulation.played(Group(named["tp"], fault), source, adapter, call, emulated.SpecializedMoeTail())
 
 
 if __name__ == "__main__":
-    played.main(simulate)
+    simulation.main(simulate)
