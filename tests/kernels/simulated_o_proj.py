@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tests.kernels import simulation
 from tests.kernels.simulation import Machine, arm, multiplied
+from validate.kernels.recording import kind
 from validate.numerics import o_proj as cases
 from validate.numerics.case import Case
 from validate.paths.emulated import o_proj as emulated
@@ -41,12 +42,17 @@ EDITS = {
     "the prefix of no call": (o_proj, "last(added)", "last(summed)"),
     "a block that is not written": (o_proj, 'bool(s["write"]))', "False)"),
     "the other kind of layer": (o_proj, "first = None if write else", "first = None if not write else"),
+    "starts behind the prefix": (o_proj, "                out.fill_(torch.nan)\n", ""),
     "arms one half": (o_proj, "arm=lambda: mailboxes.arm(*own)", "arm=lambda: mailboxes.arm(*(box[:1] for box in own))"),
 }
 
 
 class Group(Machine):
     """The kernels: each its operands as its source names them."""
+
+    def early(self, kernel: Any) -> bool:
+        """Those that poll, at their start."""
+        return kind(kernel) in ("OprojConsumer", "OprojFused")
 
     def _OprojProducer(self, kernel: Any, x: Tensor, w: Tensor, *target: Any) -> None:
         total = emulated.SpecializedOproj().split(x, w, kernel.parts, kernel.chains)
@@ -56,12 +62,12 @@ class Group(Machine):
         self.publish(multiplied(x, w), kernel.twoshot, *target)
 
     def _OprojFused(self, kernel: Any, x: Tensor, w: Tensor, box: Tensor, mc: int, slot: int, *rows: Any) -> None:
-        old = rows[0].clone()  # before it waits for anything
+        old = self.prefetched(rows[0])
         self._OprojProducer(kernel.producer, x, w, box, mc, slot)
         self.consume(kernel.consumer, old, box, *rows)
 
     def _OprojConsumer(self, kernel: Any, mailbox: Tensor, prefix: Tensor, *rest: Any) -> None:
-        old = prefix.clone()
+        old = self.prefetched(prefix)
         if kernel.twoshot:
             self.reduce(len(prefix), mailbox.shape[2], *rest[9:12])
         self.consume(kernel, old, mailbox, prefix, *rest)

@@ -45,6 +45,11 @@ EDITS = {
     "publishes to the owners in reverse": (tail_slots, "transpose(0, 1)", "transpose(0, 1).flip(0)"),
     "small inputs of the layer before": (tail_slots, "box[self._own, : len(rows)].copy_", "box[self._old, : len(rows)].copy_"),
     "pushes another call's rows": (moe_tail, "tail.push(shared)", "tail.push(torch.zeros_like(shared))"),
+    "starts behind the prefix": (
+        moe_tail,
+        "consumer.clear()\n                tail.push(shared)",
+        "tail.push(shared)\n                consumer.prefix.zero_()",
+    ),
     "keeps the prefix": (moe_tail, "        self.prefix.zero_()\n", ""),
     "the rows of every rank": (moe_tail, 'i["routed"].flatten(0, 2)', 'i["routed"].flatten(0, 2).flip(0)'),
     "the smallest batch's ordinal": (moe_tail, "ordinal = 0 if rearm > batch else 1 + batch % 3", "ordinal = 1 + batch % 3"),
@@ -105,7 +110,7 @@ class Group(Machine):
         blocks, _, _, _, output, _, _, *aux = rest
         assert kernel.slots == 1
         assert kernel.has_delta
-        old = prefix.clone()
+        old = self.prefetched(prefix)
         slots = delta[:, : len(prefix)]
         new = (old.float() + self.arrived(slots)[0].float()).bfloat16()
         if self.fault != "leaves its row":

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from validate.kernels import driverless
 from validate.kernels.deployment import Deployment
@@ -49,6 +50,8 @@ class Machine:
         self.rank = 0  # whose turn it is
         self._boxes: list[list[Tensor]] = []  # by allocation and rank
         self._allocated = [0] * tp
+        self._writes = [_Writes(self) for _ in range(tp)]
+        self._unfinished: list[set[int]] = [set() for _ in range(tp)]  # by rank, memory whose writer may not have ended
 
     def allocate(self, *arguments: Any, **options: Any) -> Tensor:
         """Symmetric memory of the rank that is being prepared: all allocate the same in the same order."""
@@ -93,9 +96,27 @@ class Machine:
 
         def launch(*given: Any) -> None:
             assert play is not None, name
-            play(kernel, *(g.tensor if isinstance(g, View) else getattr(g, "value", g) for g in given[:-1]))
+            rank = self.rank
+            with self._writes[rank].left():
+                play(kernel, *(g.tensor if isinstance(g, View) else getattr(g, "value", g) for g in given[:-1]))
+            if not self.early(kernel):
+                self._unfinished[rank] = set()
 
         return launch
+
+    def early(self, kernel: Any) -> bool:
+        """Whether a kernel lets its successor start before it has itself waited for its predecessor."""
+        return bool(getattr(kernel, "early", False))
+
+    def wrote(self, tensor: Tensor) -> None:
+        """One of torch's own kernels, which wait for all before them: the kernel behind it may start before it has ended."""
+        self._unfinished[self.rank] = {_memory(tensor)}
+
+    def prefetched(self, tensor: Tensor) -> Tensor:
+        """What a kernel reads before it waits for the kernel before it."""
+        if _memory(tensor) in self._unfinished[self.rank]:
+            raise Broken("kernel", "ordered", 1, "reads what the kernel before it may not have written yet")
+        return tensor.clone()
 
     def arrived(self, slots: Tensor) -> Tensor:
         """The contents of slots, for which it polls: the other ranks go on meanwhile."""
@@ -124,7 +145,8 @@ class Machine:
     def _run(self, rank: int, launch: Callable[[], None]) -> None:
         self._turn(rank)
         try:
-            launch()
+            with self._writes[rank]:
+                launch()
         except Exception as error:
             self._errors.append(error)
         self._running.remove(rank)
@@ -140,6 +162,34 @@ class Machine:
             if one in self._running:
                 self._turns[one].release()
                 return
+
+
+class _Writes(TorchDispatchMode):
+    """Tells a machine what torch writes in place, in a rank's thread."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self._machine = machine
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        done = func(*args, **(kwargs or {}))
+        for argument, value in zip(func._schema.arguments, args, strict=False):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                self._machine.wrote(value)
+        return done
+
+    @contextmanager
+    def left(self) -> Iterator[None]:
+        """Not what is written here."""
+        self.__exit__(None, None, None)
+        try:
+            yield
+        finally:
+            self.__enter__()
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def armed(slots: Tensor) -> Tensor:
