@@ -3,6 +3,7 @@
 A fault of vLLM's host code, of a kernel or of the order of things is seen.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -61,13 +62,13 @@ EDITS = {
         entries.PROVIDERS,
         {"router[rank * rows : (rank + 1) * rows]": "router[:rows]"},
         "router/trained/8/3/3",
-        "'ids': ",
+        "'ids': [1-9]",
     ),
     "columns by the router's rows": (
         entries.FRONT,
         {"c.Int32(box.rank * shard)": "c.Int32(box.rank * valid)"},
         "latent_down/trained/16/33/64",
-        "'out': ",
+        "rank 0 waits for ever: 80640 words are armed",
     ),
 }
 
@@ -75,11 +76,10 @@ EDITS = {
 @compiler
 @pytest.mark.parametrize("name", EDITS)
 def test_a_fault_of_vllms_host_code_is_seen(name: str, edited: Edit) -> None:
-    file, replacements, case, output = EDITS[name]
+    file, replacements, case, seen = EDITS[name]
     code, said = ran("simulated_front", edited(file, replacements), case)
     assert code == 0, said
-    assert output in said
-    assert f"{output}0" not in said
+    assert re.search(seen, said)
 
 
 @compiler

@@ -87,13 +87,6 @@ EDITS = {
         "cancelling/8/33/33/0/1",
         "broken: rank 7 waits for ever: 118272 words are armed",
     ),
-    "arms the layer behind": (
-        entries.TAIL,
-        {"(ordinal - 1) % count % 3": "(ordinal + 1) % count % 3"},
-        "simulated_tail",
-        "sentinel/8/3/3",
-        "broken: 53760 words are not armed again",
-    ),
     "arms this batch's rows alone": (
         entries.TAIL,
         {"0 if ordinal else max(batches)": "0"},
