@@ -32,6 +32,13 @@ def in_sessions(
     return subprocess.CompletedProcess(commands[0], code, *map("".join, zip(*said, strict=True)))
 
 
+def ran(module: str, *arguments: object) -> tuple[int, str]:
+    """Exit code and what is said of a module of tests/kernels in a process of its own."""
+    command = [sys.executable, "-m", f"tests.kernels.{module}", *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    return done.returncode, done.stdout + done.stderr
+
+
 class Tool:
     """``python -m validate`` in an empty working directory."""
 

@@ -3,14 +3,13 @@
 A fault of vLLM's host code, of a kernel or of the order of things is seen.
 """
 
-import subprocess
-import sys
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.support import ROOT, Edit
+from tests.support import Edit, ran
 from validate.kernels import driverless
 from validate.paths import Broken
 from validate.paths.vllm import entries, front
@@ -20,12 +19,6 @@ from validate.paths.vllm.mailboxes import check_armed
 compiler = pytest.mark.skipif(bool(driverless.missing()), reason="the compiler is not installed")
 
 
-def ran(module: str, *arguments: object) -> tuple[int, str]:
-    command = [sys.executable, "-m", f"tests.kernels.{module}", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    return done.returncode, done.stdout + done.stderr
-
-
 ROUTED = ["router/zeros/8/1/1", "router/trained/16/1/2", "router/trained/8/3/3", "router/trained/16/33/64"]
 PROJECTED = ["latent_down/trained/8/1/1", "latent_down/trained/16/1/2", "latent_down/trained/16/9/16"]
 FAULTS = {
@@ -33,7 +26,7 @@ FAULTS = {
     "latent_down/trained/8/1/1/keeps the other row": "broken: 14336 words of the other parity's row are not armed again",
     "latent_down/trained/8/1/1/leaves the hint": "broken: 1 words of the other parity's hint are not armed again",
     "latent_down/trained/16/1/1/keeps the placement": "broken: 3 words of the other parity's placement are not armed again",
-    "latent_down/trained/16/1/1/reads the other parity": "{'out': 57344}",
+    "latent_down/trained/16/1/1/reads the other parity": "{'out': 114688}",
     "latent_down/trained/16/1/1/one shard late": "broken: 112 words of the latent have not come",
     "router/zeros/8/1/1/a hint too few": "broken: waits for ever: 27 hints, 0 words of the row armed",
     "router/zeros/8/1/1/the row as it is": "broken: waits for ever: 28 hints, 3584 words of the row armed",
@@ -70,13 +63,13 @@ EDITS = {
         entries.PROVIDERS,
         {"router[rank * rows : (rank + 1) * rows]": "router[:rows]"},
         "router/trained/8/3/3",
-        "'ids': ",
+        "'ids': [1-9]",
     ),
     "columns by the router's rows": (
         entries.FRONT,
         {"c.Int32(box.rank * shard)": "c.Int32(box.rank * valid)"},
         "latent_down/trained/16/33/64",
-        "'out': ",
+        "rank 0 waits for ever: 80640 words are armed",
     ),
 }
 
@@ -84,11 +77,10 @@ EDITS = {
 @compiler
 @pytest.mark.parametrize("name", EDITS)
 def test_a_fault_of_vllms_host_code_is_seen(name: str, edited: Edit) -> None:
-    file, replacements, case, output = EDITS[name]
+    file, replacements, case, seen = EDITS[name]
     code, said = ran("simulated_front", edited(file, replacements), case)
     assert code == 0, said
-    assert output in said
-    assert f"{output}0" not in said
+    assert re.search(seen, said)
 
 
 @compiler
