@@ -1,5 +1,6 @@
 """A case in a process of its own: the same lines, and an end by the deadline."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,21 +22,48 @@ def plan_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_lines_are_those_of_this_process(plan_file: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def one(plan_file: Path) -> Iterator[child.Child]:
+    made = child.Child(plan_file)
+    yield made
+    made.close()
+
+
+def test_the_lines_are_those_of_this_process(plan_file: Path, one: child.Child, tmp_path: Path) -> None:
     planned = plan.read(plan_file)
     here = [line_of(CASE, judgement) for judgement in judge.judge(CASE, planned.subjects(planned.tasks[0]))]
-    there = child.judged(plan_file, CASE.id, tmp_path)
+    there = one.judged(CASE.id, tmp_path)
     assert [line.model_copy(update={"seconds": 0.0}) for line in there] == [
         line.model_copy(update={"seconds": 0.0}) for line in here
     ]
 
 
-def test_a_child_is_killed_at_its_deadline(plan_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_is_killed_at_its_deadline(one: child.Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "DEADLINE", 0.2)
     with pytest.raises(RuntimeError, match="killed after"):
-        child.judged(plan_file, CASE.id, tmp_path)
+        one.judged(CASE.id, tmp_path)
 
 
-def test_a_child_that_dies_says_why(plan_file: Path, tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match=r"gave no result: .*StopIteration"):
-        child.judged(plan_file, "final_norm/batch1/nothing/s0", tmp_path)
+def test_a_child_that_dies_says_why(one: child.Child, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"gave no result: .*KeyError"):
+        one.judged("final_norm/batch1/nothing/s0", tmp_path)
+
+
+def test_a_child_goes_on_and_another_takes_a_dead_ones_place(one: child.Child, tmp_path: Path) -> None:
+    for n in range(2):
+        (tmp_path / str(n)).mkdir()
+        assert one.judged(CASE.id, tmp_path / str(n))
+    first = one._process
+    with pytest.raises(RuntimeError, match="gave no result"):
+        one.judged("final_norm/batch1/nothing/s0", tmp_path)
+    assert one.judged(CASE.id, tmp_path)
+    assert first is not one._process
+
+
+def test_a_child_that_is_killed_says_where_it_was(one: child.Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped while it waits for a case that never comes: the deadline is the parent's, and its own is told by the first line."""
+    waits = "import faulthandler, time; faulthandler.dump_traceback_later(0.5); time.sleep(60)"
+    one._command = [child.sys.executable, "-c", waits]
+    monkeypatch.setattr(child, "DEADLINE", 3.0)
+    with pytest.raises(RuntimeError, match=r'killed after 3 s in File "<string>", line 1'):
+        one.judged(CASE.id, tmp_path)

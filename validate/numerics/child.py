@@ -1,12 +1,14 @@
-"""A case in a process of its own, with a deadline: for kernels that poll, and may poll for ever.
+"""Cases in a process of their own, with a deadline: for kernels that poll, and may poll for ever.
 
-``python -m validate.numerics.child PLAN CASE LINES`` judges one task of a plan and writes its lines.
+``python -m validate.numerics.child PLAN`` judges tasks of a plan, one after the other, as they are asked for on its standard
+input: ``[case, file]``, JSON, a line each. It writes the task's lines to the file and answers with a line.
 """
 
 import ctypes
 import faulthandler
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -15,31 +17,60 @@ from pathlib import Path
 from validate.records.model import Line
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-DEADLINE = 150.0  # seconds: several times what building, compiling and judging a case takes
+DEADLINE = 150.0  # seconds: several times what starting, building, compiling and judging a case takes
 TELLING = 5.0  # seconds before it, the child says where it is
 
 
-def judged(plan_file: Path, case: str, scratch: Path) -> list[Line]:
-    """The lines of a case's task. A child that died or had to be killed leaves none."""
-    lines = scratch / "lines.json"
-    command = [sys.executable, "-m", "validate.numerics.child", str(plan_file), case, str(lines)]
-    try:
-        done = subprocess.run(command, timeout=DEADLINE, capture_output=True, text=True)
-        reason = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-    except subprocess.TimeoutExpired as expired:
-        reason = [f"killed after {DEADLINE:.0f} s{_place(expired.stderr)}"]
-    if not lines.is_file():
-        raise RuntimeError(f"the process of this case gave no result: {reason[0]}")
-    return [Line.model_validate_json(line) for line in json.loads(lines.read_text(encoding="utf-8"))]
+class Child:
+    """A process that judges cases; another takes its place when it was killed, died, or has lost its GPU."""
+
+    def __init__(self, plan_file: Path) -> None:
+        self._command = [sys.executable, "-m", "validate.numerics.child", str(plan_file)]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said = plan_file.with_name(f"child-{os.getpid()}-of-{id(self)}")  # its standard error
+
+    def judged(self, case: str, scratch: Path) -> list[Line]:
+        """The lines of a case's task. RuntimeError where the process died or had to be killed."""
+        process, lines = self._started(), scratch / "lines.json"
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps([case, str(lines)]).encode() + b"\n")
+        process.stdin.flush()
+        ended, _, _ = select.select([process.stdout], [], [], DEADLINE)
+        answer = process.stdout.readline() if ended else b""
+        if not ended:
+            process.kill()
+        if not answer.startswith(b"goes on"):
+            self.close()
+        if not lines.is_file():
+            raise RuntimeError(f"the process of this case gave no result: {self._reason(process, killed=not ended)}")
+        return [Line.model_validate_json(line) for line in json.loads(lines.read_text(encoding="utf-8"))]
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is not None:  # it died after its last answer
+            self.close()
+        if self._process is None:
+            pipe = subprocess.PIPE
+            with self._said.open("wb") as said:
+                self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=said)
+        return self._process
+
+    def close(self) -> None:
+        """Ends the process, which ends by itself when nothing more can be asked."""
+        if self._process is not None:
+            with self._process as process:
+                assert process.stdin is not None
+                process.stdin.close()
+            self._process = None
+
+    def _reason(self, process: subprocess.Popen[bytes], *, killed: bool) -> str:
+        said = [line.strip() for line in self._said.read_text(encoding="utf-8", errors="replace").splitlines()]
+        if killed:
+            return f"killed after {DEADLINE:.0f} s" + next((f" in {line}" for line in said if line.startswith("File ")), "")
+        return said[-1] if said else f"exit code {process.returncode}"
 
 
-def _place(said: bytes | None) -> str:
-    """Where a child said that it was."""
-    lines = [line.strip() for line in (said or b"").decode(errors="replace").splitlines()]
-    return next((f" in {line}" for line in lines if line.startswith("File ")), "")
-
-
-def _main(plan_file: str, case_id: str, out: str) -> None:
+def _main(plan_file: str) -> None:
     import torch
 
     from validate.numerics import judge, plan
@@ -48,13 +79,21 @@ def _main(plan_file: str, case_id: str, out: str) -> None:
     if sys.platform == "linux":  # ended with its parent, whose deadline is gone then
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     torch.set_num_threads(1)
-    faulthandler.dump_traceback_later(DEADLINE - TELLING)
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what compilers print is no answer
     planned = plan.read(Path(plan_file))
-    task = next(task for task in planned.tasks if task.case == case_id)
-    case = next(case for case in judge.cases(planned.profile, [case_id.split("/")[0]]) if case.id == case_id)
-    lines = [line_of(case, judgement) for judgement in judge.judge(case, planned.subjects(task))]
-    Path(out).write_text(json.dumps([line.model_dump_json() for line in lines]), encoding="utf-8")
-    os._exit(0)  # a kernel that still polls would keep an ordinary exit waiting
+    tasks = {task.case: task for task in planned.tasks}
+    cases = {case.id: case for case in judge.cases(planned.profile)}
+    for asked in sys.stdin:
+        faulthandler.dump_traceback_later(DEADLINE - TELLING)
+        case_id, out = json.loads(asked)
+        case = cases[case_id]
+        lines = [line_of(case, judgement) for judgement in judge.judge(case, planned.subjects(tasks[case_id]))]
+        Path(out).write_text(json.dumps([line.model_dump_json() for line in lines]), encoding="utf-8")
+        faulthandler.cancel_dump_traceback_later()
+        if any(m.check == "finished" for line in lines for m in line.failures):
+            os._exit(0)  # a kernel that still polls would keep an ordinary exit waiting
+        print("goes on", file=answers)
 
 
 if __name__ == "__main__":

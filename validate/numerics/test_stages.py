@@ -36,6 +36,7 @@ def test_stage(planned: plan.Plan, task: plan.Task, case: Case, request: pytest.
         pytest.fail("; ".join(failed), pytrace=False)
 
 
+_child: child.Child | None = None  # this process's, for kernels that poll
 _gpu_is_lost = False  # this process's, by a kernel that did not end well: what comes after runs in processes of its own
 
 
@@ -45,14 +46,15 @@ def _judged(case: Case, call: Call, subjects: Iterable[Subject]) -> list[Line]:
 
 def _on_gpu(case: Case, call: Call, subjects: list[Subject], plan_file: Path, scratch: Path) -> list[Line]:
     """Emulated subjects stand beside kernels: a case that no kernel runs is not judged."""
-    global _gpu_is_lost
+    global _gpu_is_lost, _child
     kernels = [subject for subject in subjects if not isinstance(subject, Emulated)]
     reasons = {subject.name: subject.missing(call) for subject in kernels}
     if None not in reasons.values():
         reasons = {subject.name: reasons.get(subject.name, "no kernel of vLLM runs this case") for subject in subjects}
         return [line_of(case, judge.Judgement(name, (), 0.0, reason)) for name, reason in reasons.items()]
     if _gpu_is_lost or any(reasons[kernel.name] is None and kernel.polls(call) for kernel in kernels):
-        return child.judged(plan_file, case.id, scratch)
+        _child = _child or child.Child(plan_file)
+        return _child.judged(case.id, scratch)
     lines = _judged(case, call, subjects)
     _gpu_is_lost = any(m.check == "finished" for line in lines for m in line.failures)
     return lines
