@@ -52,10 +52,6 @@ class Played:
         note: str | None = self.adapter.note(call)
         return note
 
-    def polls(self, call: Call) -> bool:
-        """A kernel that would wait for ever raises."""
-        return False
-
     def ranks(self, call: Call) -> int:
         """One process."""
         return 1

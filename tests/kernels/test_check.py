@@ -3,7 +3,7 @@
 import pytest
 
 from validate.kernels import check
-from validate.kernels.check import Architecture
+from validate.kernels.check import Architecture, Launches
 from validate.kernels.compiling import Plan, Result
 from validate.kernels.golden import Golden
 from validate.kernels.report import H200, render
@@ -56,9 +56,9 @@ def test_why_a_difference_is_not_held_against_the_kernels() -> None:
 
 
 def test_the_report_says_which_kernels_ran() -> None:
-    text = render(
-        Verdict.PASS, MADE, [compared({KDA: SAME, "mla/MlaQuery/batch=1": SAME, "experts/ExpertsKernel/b=1": SAME}, {})]
-    )
+    done = [compared({KDA: SAME, "mla/MlaQuery/batch=1": SAME, "experts/ExpertsKernel/b=1": SAME}, {})]
+    text = render(Verdict.PASS, MADE, done, Launches(["5 launches"], Verdict.PASS))
+    assert "## Launches: PASS" in text
     rows = {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines() if line.startswith("| ")}
     assert "| on an H200 (golden/hopper) |" in rows["kda/KdaSplit"]
     assert "| on an H200, scalar variants (golden/hopper) |" in rows["mla/MlaQuery"]

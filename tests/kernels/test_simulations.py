@@ -42,8 +42,8 @@ TAILS = [
 BEHIND = "broken: reads what the kernel before it may not have written yet"
 # By fault: what is said, or which outputs and buffers differ.
 OPROJ_FAULTS = {
-    "trained/8/1/1/0/0/leaves its slots": "broken: 57344 words are not armed again",
-    "cancelling/8/33/33/0/1/leaves the owner's slots": "broken: 236544 words are not armed again",
+    "trained/8/1/1/0/0/leaves its slots": "broken: 57344 words of the mailboxes are not armed again",
+    "cancelling/8/33/33/0/1/leaves the owner's slots": "broken: 236544 words of the mailboxes are not armed again",
     "cancelling/8/33/33/0/1/swaps the owners": "delta, prefix",
     "trained/8/1/1/0/0/adds the prefix twice": "prefix",
     "trained/8/1/1/0/0/leaves out the last rank": "delta, prefix",
@@ -55,20 +55,20 @@ OPROJ_FAULTS = {
     "sentinel/8/3/8/1/1/a block that is not written": "delta, prefix",
     "trained/8/1/1/0/0/the other kind of layer": "prefix",
     "trained/16/5/5/0/0/starts behind the prefix": BEHIND,
-    "trained/8/1/1/0/0/arms one half": "broken: 2290176 words are not armed again",
+    "trained/8/1/1/0/0/arms one half": "broken: 2290176 words of the mailboxes are not armed again",
 }
 TAIL_FAULTS = {
     "trained/8/5/16/one third on": "out",
-    "trained/8/5/16/arms a row too few": "broken: 17920 words are not armed again",
-    "sentinel/8/9/9/arms no sums": "broken: 16128 words are not armed again",
-    "trained/8/1/8/arms no inputs": "broken: 258112 words are not armed again",
-    "trained/8/1/8/leaves its row": "broken: 3584 words are not armed again",
+    "trained/8/5/16/arms a row too few": "broken: 17920 words of the tail's mailboxes are not armed again",
+    "sentinel/8/9/9/arms no sums": "broken: 16128 words of the tail's mailboxes are not armed again",
+    "trained/8/1/8/arms no inputs": "broken: 258112 words of the small batch's inputs are not armed again",
+    "trained/8/1/8/leaves its row": "broken: 3584 words of the tail's mailboxes are not armed again",
     "trained/8/1/8/swaps the owners": "out, shared_box",
     "sentinel/8/3/3/pushes -0": "broken: rank 7 waits for ever: 1792 words are armed",
     "trained/8/1/8/leaves out the last rank": "out",
     "trained/8/1/8/another rank's columns": "out",
     "trained/8/5/16/a layer on": "broken: rank 0 waits for ever: 71680 words are armed",
-    "trained/8/5/16/arms only once": "broken: 2911552 words are not armed again",
+    "trained/8/5/16/arms only once": "broken: 2911552 words of the tail's mailboxes are not armed again",
     "trained/8/5/16/publishes as the first rank": "broken: rank 0 waits for ever: 62720 words are armed",
     "sentinel/16/33/33/publishes to the owners in reverse": "out, latent",
     "trained/8/1/8/small inputs of the layer before": "broken: waits for ever: 64528 values of its inputs",
@@ -76,7 +76,7 @@ TAIL_FAULTS = {
     "sentinel/8/9/9/starts behind the prefix": BEHIND,
     "sentinel/8/3/3/keeps the prefix": "out",
     "sentinel/8/3/3/the rows of every rank": "out, latent",
-    "trained/8/1/8/the smallest batch's ordinal": "broken: 125440 words are not armed again",
+    "trained/8/1/8/the smallest batch's ordinal": "broken: 125440 words of the tail's mailboxes are not armed again",
 }
 # Of vLLM's host code: file, what in whose place, module, case, and what is seen.
 EDITS = {
@@ -92,7 +92,7 @@ EDITS = {
         {"0 if ordinal else max(batches)": "0"},
         "simulated_tail",
         "trained/8/1/8",
-        "broken: 125440 words are not armed again",
+        "broken: 125440 words of the tail's mailboxes are not armed again",
     ),
 }
 

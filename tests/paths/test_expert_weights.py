@@ -1,9 +1,9 @@
 """The experts' weights as the kernels read them: against vLLM's own preparation, and against how the kernels address them."""
 
 import ast
-import importlib.util
 import sys
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -64,7 +64,7 @@ def vllms_layout(w13: Packed, w2: Packed, root: Path, monkeypatch: pytest.Monkey
 
     FlashInfer tiles scales by a CUDA kernel. Here its own reading of that layout, in torch, is inverted.
     """
-    spec = importlib.util.find_spec("flashinfer")
+    spec = PathFinder.find_spec("flashinfer")  # not a stand-in that another test has left
     if spec is None or spec.origin is None:
         pytest.skip("FlashInfer's files are not installed")
     flashinfer = Path(spec.origin).parent

@@ -1,4 +1,4 @@
-"""Cases in a process of their own, with a deadline: for kernels that poll, and may poll for ever.
+"""Cases on a GPU, in a process of their own with a deadline: a kernel that polls may poll for ever.
 
 ``python -m validate.numerics.child PLAN`` judges tasks of a plan, one after the other, as they are asked for on its standard
 input: ``[case, file]``, JSON, a line each. It writes the task's lines to the file and answers with a line.
@@ -74,7 +74,7 @@ def _main(plan_file: str) -> None:
     import torch
 
     from validate.numerics import judge, plan
-    from validate.numerics.test_stages import line_of
+    from validate.numerics.test_stages import beside_kernels
 
     if sys.platform == "linux":  # ended with its parent, whose deadline is gone then
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -87,8 +87,7 @@ def _main(plan_file: str) -> None:
     for asked in sys.stdin:
         faulthandler.dump_traceback_later(DEADLINE - TELLING)
         case_id, out = json.loads(asked)
-        case = cases[case_id]
-        lines = [line_of(case, judgement) for judgement in judge.judge(case, planned.subjects(tasks[case_id]))]
+        lines = beside_kernels(cases[case_id], planned.subjects(tasks[case_id]))
         Path(out).write_text(json.dumps([line.model_dump_json() for line in lines]), encoding="utf-8")
         faulthandler.cancel_dump_traceback_later()
         if any(m.check == "finished" for line in lines for m in line.failures):

@@ -1,12 +1,10 @@
 """Every planned case, judged. Run by ``python -m validate numerics``, which writes the plan and collects the lines."""
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from validate.model.call import Call
 from validate.numerics import child, judge, plan
 from validate.numerics.case import Case
 from validate.numerics.plugin import LINES, PLAN
@@ -25,10 +23,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def test_stage(planned: plan.Plan, task: plan.Task, case: Case, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Runs the task's subjects on its case, hands over what was measured, and fails if a check did."""
-    subjects, emulated = planned.subjects(task), planned.profile.runs_on == "emulated"
-    plan_file = request.config.getoption(PLAN)
-    call = judge.build(case)
-    lines = _judged(case, call, subjects) if emulated else _on_gpu(case, call, subjects, plan_file, tmp_path)
+    if planned.profile.runs_on == "emulated":
+        lines = [line_of(case, judgement) for judgement in judge.judge(case, planned.subjects(task))]
+    else:
+        lines = _in_child(case, request.config.getoption(PLAN), tmp_path)
     dumped = json.dumps([line.model_dump_json() for line in lines])
     request.node.user_properties.append((LINES, dumped))
     failed = [f"{line.subject} {m.tensor} {m.check}" for line in lines for m in line.failures]
@@ -36,28 +34,24 @@ def test_stage(planned: plan.Plan, task: plan.Task, case: Case, request: pytest.
         pytest.fail("; ".join(failed), pytrace=False)
 
 
-_child: child.Child | None = None  # this process's, for kernels that poll
-_gpu_is_lost = False  # this process's, by a kernel that did not end well: what comes after runs in processes of its own
+_child: child.Child | None = None  # this process's: a kernel may never end, so this one uses no GPU
 
 
-def _judged(case: Case, call: Call, subjects: Iterable[Subject]) -> list[Line]:
-    return [line_of(case, judgement) for judgement in judge.judge_call(call, subjects)]
+def _in_child(case: Case, plan_file: Path, scratch: Path) -> list[Line]:
+    global _child
+    _child = _child or child.Child(plan_file)
+    return _child.judged(case.id, scratch)
 
 
-def _on_gpu(case: Case, call: Call, subjects: list[Subject], plan_file: Path, scratch: Path) -> list[Line]:
-    """Emulated subjects stand beside kernels: a case that no kernel runs is not judged."""
-    global _gpu_is_lost, _child
+def beside_kernels(case: Case, subjects: list[Subject]) -> list[Line]:
+    """Judges a case on a GPU. Emulated subjects stand beside kernels: a case that no kernel runs is not judged."""
+    call = judge.build(case)
     kernels = [subject for subject in subjects if not isinstance(subject, Emulated)]
     reasons = {subject.name: subject.missing(call) for subject in kernels}
-    if None not in reasons.values():
+    if kernels and None not in reasons.values():
         reasons = {subject.name: reasons.get(subject.name, "no kernel of vLLM runs this case") for subject in subjects}
         return [line_of(case, judge.Judgement(name, (), 0.0, reason)) for name, reason in reasons.items()]
-    if _gpu_is_lost or any(reasons[kernel.name] is None and kernel.polls(call) for kernel in kernels):
-        _child = _child or child.Child(plan_file)
-        return _child.judged(case.id, scratch)
-    lines = _judged(case, call, subjects)
-    _gpu_is_lost = any(m.check == "finished" for line in lines for m in line.failures)
-    return lines
+    return [line_of(case, judgement) for judgement in judge.judge_call(call, subjects)]
 
 
 def line_of(case: Case, judgement: judge.Judgement) -> Line:

@@ -32,7 +32,7 @@ class Over:
 
     def __init__(self, subject: Subject, call: Call, group: Group) -> None:
         self.name, self.path = subject.name, subject.path
-        self.missing, self.note, self.polls, self.ranks = subject.missing, subject.note, subject.polls, subject.ranks
+        self.missing, self.note, self.ranks = subject.missing, subject.note, subject.ranks
         self.broken: Broken | None = None
         self._results: list[Call] = []
         versions = {name: value._version for name, value in call.inputs.items() if isinstance(value, Tensor)}

@@ -43,9 +43,6 @@ class Subject(Protocol):
     def note(self, call: Call) -> str | None:
         """What of the stage it takes from elsewhere; None if nothing."""
 
-    def polls(self, call: Call) -> bool:
-        """Whether it waits for something and may wait for ever: then it is judged in a process of its own."""
-
     def ranks(self, call: Call) -> int:
         """How many processes run it together, one a GPU; each of them calls ``run`` and ``again`` then."""
 

@@ -83,10 +83,6 @@ class Emulated:
         """Nothing: it emulates whole stages."""
         return None
 
-    def polls(self, call: Call) -> bool:
-        """Never: what others write is there before."""
-        return False
-
     def ranks(self, call: Call) -> int:
         """One process computes all ranks."""
         return 1

@@ -167,10 +167,6 @@ class Vllm:
         """What of a stage is emulated, or not the kernel that a deployment runs."""
         return self._adapter(call).note(call)
 
-    def polls(self, call: Call) -> bool:
-        """Whether its kernels wait for other ranks, and may wait for ever."""
-        return self._gpu is not None and self._adapter(call).polls(call)
-
     def run(self, call: Call) -> None:
         """Runs the stage. What overflows in the interpreter does so silently, as on a GPU."""
         if self._gpu is not None:

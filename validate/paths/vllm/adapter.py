@@ -73,10 +73,6 @@ class Adapter:
         """What of the stage is emulated, or which other kernel vLLM itself takes; None if it takes these, and no other."""
         return None
 
-    def polls(self, call: Call) -> bool:
-        """Whether a launch waits for other ranks."""
-        return False
-
 
 class Whole(Adapter):
     """Kernels of a whole stage: its only part."""

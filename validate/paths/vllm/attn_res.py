@@ -88,10 +88,6 @@ class SpecializedAttnRes(Whole):
         """The fused form: it reads all ranks' partials of the o-projection."""
         return "the form fused with the o-projection needs SM100" if call.shape["fused"] else None
 
-    def polls(self, call: Call) -> bool:
-        """A mailbox, until all parts are there."""
-        return call.inputs["delta"] is None
-
     def prepare(self, call: Call, source: Source) -> Prepared:
         """``reference.attn_res.reference`` says what the tensors are."""
         i, s, rows = call.inputs, call.shape, call.shape["batch"]
@@ -125,10 +121,6 @@ class FusedAttnRes(Composed):
     def note(self, call: Call) -> str:
         """Where the partials come from."""
         return f"the o-projection's consumer alone; the delta in the slots of {RANKS} ranks"
-
-    def polls(self, call: Call) -> bool:
-        """The kernel waits for all slots."""
-        return True
 
     def compose(self, call: Call, run: Run) -> None:
         """``reference.attn_res.reference`` says what the tensors are."""

@@ -39,10 +39,6 @@ class SpecializedExperts(Composed):
         published = call.shape["regime"] >= PUBLISHED_FROM[call.shape["tp"]]
         return "the variant that writes the rows; a deployment's also weighs, sums and publishes them" if published else None
 
-    def polls(self, call: Call) -> bool:
-        """RouteSitu waits for the latent, and so does the small batch at TP16, and for the ids."""
-        return call.shape["regime"] >= PLANNED_FROM or _polled(call)
-
     def compose(self, call: Call, run: Run) -> None:
         """``reference.experts.reference`` says what the tensors are."""
         i, rows = call.inputs, call.shape["regime"]

@@ -28,10 +28,6 @@ class FrontOverRanks(OverRanks):
             return "the specialized path needs 8 or 16 ranks"
         return fewer_rows(call)
 
-    def polls(self, call: Call) -> bool:
-        """The kernels wait for the other ranks' shards, those of small batches for the row, too."""
-        return True
-
     def prepare(self, share: Call, source: Source, group: Group) -> Prepared:
         """``reference.router.reference`` and ``reference.latent_down.reference`` say what the tensors are."""
         small = uses_small_batch(group.size, share.shape["regime"])

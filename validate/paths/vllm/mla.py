@@ -56,10 +56,6 @@ class SharedMla(OverRanks):
         """Contexts that are not shared, and a core that is not installed."""
         return _missing(call) or ("the context is not shared" if call.shape["dcp"] == 1 else None)
 
-    def polls(self, call: Call) -> bool:
-        """The query's kernel waits for all ranks' queries, the value's for their partial outputs."""
-        return True
-
     def prepare(self, share: Call, source: Source, group: Group) -> Prepared:
         """``reference.mla.reference`` says what the tensors are; ``ranks.share``, which of them are this rank's."""
         i, rows = share.inputs, share.shape["regime"]

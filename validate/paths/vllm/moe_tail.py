@@ -40,10 +40,6 @@ class SpecializedMoeTail(OverRanks):
         """What the experts' kernel publishes."""
         return "the finalized rows are emulated, and copied to all ranks" if _published(call) else None
 
-    def polls(self, call: Call) -> bool:
-        """For all ranks' partials and outputs."""
-        return True
-
     def prepare(self, share: Call, source: Source, group: Group) -> Prepared:
         """``reference.moe_tail.reference`` says what the tensors are."""
         i, s = share.inputs, share.shape

@@ -41,10 +41,6 @@ class SpecializedOprojOverRanks(OverRanks):
         """Other TP sizes."""
         return emulated.SpecializedOproj.missing(call)
 
-    def polls(self, call: Call) -> bool:
-        """The consumers wait for all ranks' partials, or for the owners' sums."""
-        return True
-
     def prepare(self, share: Call, source: Source, group: Group) -> Prepared:
         """``reference.o_proj.reference`` says what the tensors are."""
         local, weight, s = share.inputs["local"], share.inputs["weight"], share.shape

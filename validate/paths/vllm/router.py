@@ -49,10 +49,6 @@ class SpecializedRouter(Composed):
         """The logits are emulated."""
         return "choice and weights by vLLM; logits emulated"
 
-    def polls(self, call: Call) -> bool:
-        """The kernel waits for the logits."""
-        return True
-
     def compose(self, call: Call, run: Run) -> None:
         """``reference.router.reference`` says what the tensors are. All ranks run the same kernel on the same logits."""
         i = call.inputs

@@ -42,10 +42,6 @@ class SmallSharedExperts(Composed):
         """The projection before them is part of a kernel that multicasts."""
         return "activation and down projection by vLLM; gate and up emulated"
 
-    def polls(self, call: Call) -> bool:
-        """The kernel waits for its inputs."""
-        return True
-
     def compose(self, call: Call, run: Run) -> None:
         """``reference.shared_experts.reference`` says what the tensors are."""
         _Around(run)(call)
