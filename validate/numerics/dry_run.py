@@ -42,7 +42,8 @@ def dry_run(arguments: Arguments, profile: Profile, out: Console) -> int:
         out.print(_line(one), soft_wrap=True, markup=False)
     out.print(_table(found))
     idle = sum(None not in one.reasons.values() for one in found)
-    out.print(f"{len(found)} cases; no subject runs {idle} of them: they are reported as not run", soft_wrap=True)
+    none = f"no subject runs {idle} of them: they are reported as not run" if idle else "a subject runs each of them"
+    out.print(f"{len(found)} cases; {none}", soft_wrap=True)
     for line in commands(found, arguments, profile):
         out.print(line, soft_wrap=True, markup=False)
     return 0
