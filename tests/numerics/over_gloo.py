@@ -16,6 +16,7 @@ from validate.numerics import subjects
 from validate.paths import Lost, Subject, group
 from validate.paths.emulated import Emulated
 from validate.paths.vllm import BY_TORCHRUN, ranks
+from validate.records import provenance
 
 RANKS = 8
 
@@ -71,5 +72,7 @@ def make(*_: object, **__: object) -> list[Subject]:
 
 
 subjects.make = make  # type: ignore[assignment]
+if os.environ.get("FAULT") == "other code" and os.environ.get("RANK") == "3":
+    provenance.source = lambda: "another"
 if __name__ == "__main__":
     cli.main()

@@ -134,6 +134,15 @@ def test_a_run_that_cannot_be_added_to_is_refused_in_one_line(run: Path) -> None
     assert "[rank" not in done.stderr
 
 
+def test_other_code_on_a_rank_is_refused_before_a_case_begins(run: Path) -> None:
+    before = records.read_lines(run)
+    done = over_ranks(run, FAULT="other code")
+    assert done.returncode != 0
+    assert "error: the source on rank 3 are not those on rank 0: another, not " in done.stderr
+    assert "[rank" not in done.stderr
+    assert [line for line in records.read_lines(run) if line.measurements] == [line for line in before if line.measurements]
+
+
 def test_processes_without_a_run_to_add_to_are_refused(tool: Tool) -> None:
     tool.environment["WORLD_SIZE"] = "16"
     assert "named by --resume" in tool.refused("numerics", "-k", "kda")

@@ -36,7 +36,11 @@ def wanted(session: Session, group: Group) -> list[Task]:
 
 
 def judge_together(session: Session, group: Group, chosen: Sequence[Task]) -> int:
-    """Judges the tasks over the ranks of the group, as its rank 0. Exit code 0: the verdict is of the whole record."""
+    """Judges the tasks over the ranks of the group, as its rank 0. Exit code 0: the verdict is of the whole record.
+
+    InputError, with nothing recorded, where the ranks do not run the same code.
+    """
+    together.meet(session.plan(chosen), group)
     ids = {task.case for task in chosen}
     # What was recorded without the group gives way: it says that the case waits for one.
     session.lines = [line for line in session.lines if line.case not in ids or line.ranks == group.size]

@@ -14,13 +14,14 @@ from torch import Tensor
 
 from validate.errors import InputError
 from validate.model.call import Call
-from validate.numerics import judge, runner
+from validate.numerics import judge, runner, subjects
 from validate.numerics.case import Case
 from validate.numerics.plan import Plan, Task
 from validate.numerics.runner import Receive
 from validate.numerics.test_stages import line_of
 from validate.paths import Broken, Lost, Subject
 from validate.paths.group import Group, Parted
+from validate.records import provenance
 from validate.records.model import Line
 from validate.verdict import Verdict
 
@@ -71,11 +72,9 @@ class Over:
 def lead(plan: Plan, cases: Mapping[str, Case], group: Group, receive: Receive, begin: Callable[[Task], None]) -> None:
     """Judges the plan's tasks with all ranks, and tells them when there are no more. ``begin`` is told of each beforehand.
 
-    A case that raises yields lines with ``error``. Where a GPU is lost, every process ends, once the case is recorded.
-    InputError where a rank cannot make the subjects, for instance without vLLM, and where ``receive`` or ``begin`` raise it.
+    All have met before. A case that raises yields lines with ``error``. Where a GPU is lost, every process ends, once the case
+    is recorded. InputError where ``receive`` or ``begin`` raise it.
     """
-    group.tell(plan)
-    _meet(plan, group)
     for task in plan.tasks:
         begin(task)
         group.tell(task)
@@ -92,8 +91,14 @@ def lead(plan: Plan, cases: Mapping[str, Case], group: Group, receive: Receive, 
     group.tell(None)
 
 
+def meet(plan: Plan, group: Group) -> None:
+    """Hands the plan to all ranks, before any case begins. InputError where one cannot take it: without vLLM, say."""
+    group.tell(plan)
+    _meet(plan, group)
+
+
 def refuse(group: Group) -> None:
-    """In the place of ``lead``, where there is nothing to judge."""
+    """In the place of ``meet``, where there is nothing to judge."""
     group.tell(None)
 
 
@@ -127,8 +132,21 @@ def _judged(plan: Plan, task: Task, case: Case, call: Call, ran: Mapping[str, Ov
 
 
 def _meet(plan: Plan, group: Group) -> None:
-    """Makes the subjects on every rank, before any case begins."""
-    group.together(lambda: [plan.subjects(task) for task in plan.tasks[:1]])
+    """Makes the subjects on every rank, before any case begins. InputError if they are not everywhere the same code."""
+
+    def code() -> dict[str, object]:
+        made = [subject for task in plan.tasks[:1] for subject in plan.subjects(task)]
+        return {
+            "source": provenance.source(),
+            "versions": provenance.versions(),
+            "files of vLLM": subjects.vllm_files(made),
+        }
+
+    every = group.gather(group.together(code))
+    for rank, there in enumerate(every):
+        for what, value in there.items():
+            if value != every[0][what]:
+                raise InputError(f"the {what} on rank {rank} are not those on rank 0: {value}, not {every[0][what]}")
 
 
 def _over_ranks(plan: Plan, task: Task, case: Case, group: Group) -> tuple[Call, dict[str, Over]]:
