@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from tests.kernels import simulation
-from tests.kernels.simulation import Machine, arm, armed, multiplied
+from tests.kernels.simulation import Machine, armed, multiplied
 from validate.kernels import driverless
 from validate.numerics import latent_down, router
 from validate.numerics.case import Case
 from validate.paths import Lost
 from validate.paths.emulated import latent_down as emulated_latent
 from validate.paths.emulated import router as emulated_router
+from validate.paths.emulated.mailbox import arm
 from validate.paths.vllm import small_front
 from validate.paths.vllm.latent_down import LatentDownOverRanks
 from validate.paths.vllm.router import RouterOverRanks

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from tests.kernels import simulation
-from tests.kernels.simulation import Machine, arm, multiplied
+from tests.kernels.simulation import Machine, multiplied
 from validate.kernels.recording import kind
 from validate.numerics import o_proj as cases
 from validate.numerics.case import Case
 from validate.paths.emulated import o_proj as emulated
 from validate.paths.emulated.arithmetic import chain_sum
-from validate.paths.emulated.mailbox import fold
+from validate.paths.emulated.mailbox import arm, fold
 from validate.paths.vllm import o_proj
 from validate.paths.vllm.source import Source
 
@@ -43,7 +43,7 @@ EDITS = {
     "a block that is not written": (o_proj, 'bool(s["write"]))', "False)"),
     "the other kind of layer": (o_proj, "first = None if write else", "first = None if not write else"),
     "starts behind the prefix": (o_proj, "                out.fill_(torch.nan)\n", ""),
-    "arms one half": (o_proj, "arm=lambda: mailboxes.arm(*own)", "arm=lambda: mailboxes.arm(*(box[:1] for box in own))"),
+    "arms one half": (o_proj, "arm=lambda: arm(*own)", "arm=lambda: arm(*(box[:1] for box in own))"),
 }
 
 

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from tests.kernels import simulation
-from tests.kernels.simulation import Machine, arm, armed, described, multiplied
+from tests.kernels.simulation import Machine, armed, described, multiplied
 from validate.numerics import moe_tail as cases
 from validate.numerics.case import Case
 from validate.paths import Lost
 from validate.paths.emulated import moe_tail as emulated
 from validate.paths.emulated.arithmetic import chain_sum
-from validate.paths.emulated.mailbox import fold
+from validate.paths.emulated.mailbox import arm, fold
 from validate.paths.vllm import moe_tail, tail_slots
 from validate.paths.vllm.source import Source
 

@@ -28,9 +28,9 @@ from validate.kernels.recording import kind
 from validate.model.call import Call
 from validate.numerics.measure import bits
 from validate.paths import Broken, Lost
+from validate.paths.emulated.mailbox import SENTINEL
 from validate.paths.vllm import mailboxes, ranks
 from validate.paths.vllm.adapter import OverRanks
-from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.source import Source, opened
 
 PATIENCE = 20  # turns of all other ranks without what is polled for: it will not come
@@ -195,11 +195,6 @@ def _memory(tensor: Tensor) -> int:
 def armed(slots: Tensor) -> Tensor:
     """Which words hold the sentinel."""
     return slots.view(torch.int32) == SENTINEL
-
-
-def arm(slots: Tensor) -> None:
-    """As a reader does it."""
-    slots.view(torch.int32).fill_(SENTINEL)
 
 
 def described(descriptor: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ import torch
 from tests.support import Edit, ran
 from validate.kernels import driverless
 from validate.paths import Broken
+from validate.paths.emulated.mailbox import SENTINEL
 from validate.paths.vllm import entries, front
-from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.mailboxes import check_armed
 
 compiler = pytest.mark.skipif(bool(driverless.missing()), reason="the compiler is not installed")

@@ -15,9 +15,9 @@ from validate.numerics import judge, together
 from validate.paths import group as processes
 from validate.paths import vllm
 from validate.paths.emulated import Emulated
+from validate.paths.emulated.mailbox import SENTINEL
 from validate.paths.vllm import binding, source
 from validate.paths.vllm.adapter import Group, Needs, OverRanks, Prepared
-from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.entries import PREPARED_OPROJ, imported
 from validate.profiles import load
 

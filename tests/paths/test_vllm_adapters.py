@@ -10,8 +10,9 @@ from validate import profiles
 from validate.errors import InputError
 from validate.numerics import judge
 from validate.numerics.case import Case
-from validate.paths.vllm import attn_res, choose, embedding, shared_small_batch, source
-from validate.paths.vllm.device import SENTINEL
+from validate.paths import Broken
+from validate.paths.emulated.mailbox import SENTINEL
+from validate.paths.vllm import attn_res, choose, embedding, kda, shared_small_batch, source
 
 GB300, HOPPER = (10, 3), (9, 0)
 
@@ -107,3 +108,39 @@ def test_the_merged_sizes_are_said() -> None:
         chosen = choose("specialized", call, source.Source(Path()), GB300, 16)
         assert not isinstance(chosen, str)
         assert (chosen.note(call) is not None) is said
+
+
+@pytest.mark.parametrize("left", [0.0, -0.0, 1.0, float("nan")])
+def test_kdas_padded_rows_must_be_zero(left: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that leaves something in the rows that pad a step of one row to two."""
+
+    class Kernel:
+        def __init__(self, *_: object) -> None: ...
+
+        def prepare_caches(self, caches: object) -> "Kernel":
+            return self
+
+        def run(self, projected: torch.Tensor, out: torch.Tensor, caches: object, slots: torch.Tensor) -> None:
+            assert slots.tolist()[1:] == [0], "the null slot"
+            out[0], out[1:] = 2.0, left
+
+    monkeypatch.setattr(kda, "imported", lambda *_: Kernel)
+    cases = judge.cases(profiles.load("gb300-tp16"), ["kda"])
+    call = judge.build(next(c for c in cases if (c.sizes["batch"], c.sizes["regime"]) == (1, 2))).fresh()
+    prepared = kda.SpecializedKda().prepare(call, source.Source(Path()))
+    prepared.launch()
+    assert (call.outputs["out"] == 2).all()
+    assert prepared.collect is not None
+    if left == 0:
+        prepared.collect()
+    else:
+        with pytest.raises(Broken, match="1 of 1 padded rows are not zero"):
+            prepared.collect()
+
+
+@pytest.mark.parametrize("name", ["hopper", "gb300", "gb300-tp8", "gb300-tp16"])
+def test_a_gpu_profile_has_no_case_that_no_kernel_could_be_given(name: str) -> None:
+    cases = judge.cases(profiles.load(name))
+    assert [c.id for c in cases if c.sizes.get("regime", c.sizes["batch"]) < c.sizes["batch"]] == []
+    assert [c.id for c in cases if (c.stage, c.inputs) == ("mla", "bf16")] == []
+    assert any(c.sizes.get("regime", 0) > c.sizes["batch"] for c in cases), "padded steps are kept"

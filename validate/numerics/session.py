@@ -22,7 +22,7 @@ from validate.report import failures, junit, summary
 from validate.verdict import Verdict
 
 INTERRUPTED = 130  # the shell's exit code for Ctrl-C
-PER_GPU = 8  # worker processes: each holds a context, and compiles; 16 were measured on one H200 (golden/hopper)
+PER_GPU = 8  # workers: the process beside each holds a context, and compiles; 16 were measured on one H200 (golden/hopper)
 SHOWN = 10  # failing cases printed at the end; summary.md has more
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from validate import faults
 from validate.errors import InputError
@@ -43,10 +43,9 @@ def processes(profile: Profile, call: Call) -> int:
     """How many processes, one a GPU, run a call together on the profile's GPUs: on any machine, run by none."""
     if profile.runs_on == "emulated":
         return 1
-    from validate.paths.vllm import choose, ranks_of, source
+    from validate.paths.vllm import ranks_of
 
-    nowhere, capability = source.Source(Path()), CAPABILITY[profile.runs_on]
-    chosen = [choose(path, call, nowhere, capability, profile.gpus) for path in kernel_paths(profile)]
+    chosen = [_chosen(path, profile, call) for path in kernel_paths(profile)]
     return max([ranks_of(adapter, call) for adapter in chosen if not isinstance(adapter, str)], default=1)
 
 
@@ -100,15 +99,18 @@ def _kind_and_path(name: str) -> tuple[str, str]:
 
 
 def _asked(path: str, profile: Profile) -> Callable[[Call], str | None]:
-    from validate.paths.vllm import choose, source
-
-    nowhere = source.Source(Path())
-
     def ask(call: Call) -> str | None:
-        chosen = choose(path, call, nowhere, CAPABILITY[profile.runs_on], profile.gpus)
+        chosen = _chosen(path, profile, call)
         return chosen if isinstance(chosen, str) else None
 
     return ask
+
+
+def _chosen(path: str, profile: Profile, call: Call) -> Any:
+    """The adapter that runs a call on the profile's GPUs, or why none does."""
+    from validate.paths.vllm import choose, source
+
+    return choose(path, call, source.Source(Path()), CAPABILITY[profile.runs_on], profile.gpus)
 
 
 @cache

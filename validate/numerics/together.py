@@ -94,7 +94,7 @@ def lead(plan: Plan, cases: Mapping[str, Case], group: Group, receive: Receive, 
 def meet(plan: Plan, group: Group) -> None:
     """Hands the plan to all ranks, before any case begins. InputError where one cannot take it: without vLLM, say."""
     group.tell(plan)
-    _meet(plan, group)
+    _agree(plan, group)
 
 
 def refuse(group: Group) -> None:
@@ -108,7 +108,7 @@ def follow(group: Group) -> int:
     if plan is None:
         return Verdict.INVALID.exit_code
     try:
-        _meet(plan, group)
+        _agree(plan, group)
     except InputError:  # the leader says so
         return Verdict.INVALID.exit_code
     by_id = {case.id: case for case in judge.cases(plan.profile, {task.case.split("/")[0] for task in plan.tasks})}
@@ -131,7 +131,7 @@ def _judged(plan: Plan, task: Task, case: Case, call: Call, ran: Mapping[str, Ov
     return lines
 
 
-def _meet(plan: Plan, group: Group) -> None:
+def _agree(plan: Plan, group: Group) -> None:
     """Makes the subjects on every rank, before any case begins. InputError if they are not everywhere the same code."""
 
     def code() -> dict[str, object]:

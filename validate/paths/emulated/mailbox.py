@@ -12,10 +12,10 @@ SENTINEL = -0x80000000  # 0x80000000 as int32: the bf16 pair (+0, -0)
 FRAGMENT = 8  # bf16 that are loaded and checked together (16 bytes)
 
 
-def arm(slots: Tensor) -> None:
-    """Fills bf16 slots with the sentinel."""
-    slots[..., 0::2] = 0.0
-    slots[..., 1::2] = -0.0
+def arm(*slots: Tensor) -> None:
+    """Fills mailboxes, of bf16 or of words, with the sentinel."""
+    for one in slots:
+        one.view(torch.int32).fill_(SENTINEL)
 
 
 def armed(shape: tuple[int, ...]) -> Tensor:

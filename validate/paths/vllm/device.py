@@ -15,12 +15,12 @@ from validate.errors import InputError
 from validate.model.call import Call
 from validate.numerics import measure
 from validate.paths import Broken, Lost
+from validate.paths.emulated.mailbox import SENTINEL, arm
 from validate.paths.group import Group
 from validate.paths.vllm.adapter import Part, Prepared
 from validate.paths.vllm.source import Source
 
 DEADLINE = 20.0  # seconds from a launch to its end: stages take microseconds, their first run some seconds
-SENTINEL = -0x80000000  # the 32-bit word (+0, -0) of an armed mailbox (cutedsl/common/mailbox.py)
 COLUMNS = 1024  # of a mailbox's row that a producer writes at a time
 MOST_CYCLES = 40_000  # that a producer waits before a write: some 20 microseconds
 STREAMS = 4
@@ -111,14 +111,16 @@ class Gpu:
     def _delivered(self, prepared: Prepared, graph: torch.cuda.CUDAGraph, call: Call) -> None:
         """Replays with empty mailboxes, which other streams fill meanwhile."""
         full = [box.clone() for box in prepared.mailboxes]
-        for box in prepared.mailboxes:
-            box.view(torch.int32).fill_(SENTINEL)
+        arm(*prepared.mailboxes)
         checksum = [int(box.view(torch.int32).sum()) for box in full]  # another order for other contents
         torch.cuda.synchronize()
-        with _no_collection():
+
+        def go() -> None:
             graph.replay()
             self._deliver(prepared.mailboxes, full, random.Random(repr((sorted(call.shape.items()), checksum))))
-            self._finish(prepared)
+
+        with _no_collection():
+            self._launch(prepared, go, None)
 
     def _deliver(self, boxes: tuple[Tensor, ...], contents: list[Tensor], order: random.Random) -> None:
         """Writes the contents in random order and with random delays, by copies of 2 KB.
@@ -137,7 +139,7 @@ class Gpu:
         for target, piece in pieces:
             with torch.cuda.stream(order.choice(self._streams)):
                 torch.cuda._sleep(order.randrange(MOST_CYCLES))
-                _store(target, piece)
+                store(target, piece)
 
     def _host_side(self, prepared: Prepared) -> None:
         """Pinned memory for a look at the mailboxes: to allocate it would wait for a kernel that polls."""
@@ -179,7 +181,7 @@ class Gpu:
         for stream in self._streams:
             with torch.cuda.stream(stream):
                 torch.cuda._sleep(1)
-                _store(one, one.clone())
+                store(one, one.clone())
         torch.cuda.synchronize()
 
 
@@ -226,7 +228,8 @@ def _late(graph: torch.cuda.CUDAGraph, cycles: int) -> None:
     graph.replay()
 
 
-def _store(target: Tensor, source: Tensor) -> None:
+def store(target: Tensor, source: Tensor) -> None:
+    """Copies bf16 rows of equal, contiguous layout in units of 16 bytes, those that a mailbox's readers check."""
     target.view(torch.complex128).copy_(source.view(torch.complex128))
 
 

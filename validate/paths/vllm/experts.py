@@ -15,7 +15,6 @@ from validate.model.microscaling import Packed
 from validate.paths.emulated.front import uses_small_batch
 from validate.paths.vllm import binding, expert_weights, route_situ
 from validate.paths.vllm.adapter import Composed, Needs, Prepared, Run, fewer_rows
-from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.entries import CHAIN, EXPERTS, FRONT, POLICY, imported
 from validate.paths.vllm.mailboxes import check_armed
 from validate.paths.vllm.source import Source
@@ -55,8 +54,7 @@ class SpecializedExperts(Composed):
             # The latent is armed again by the next layer's front.
             check_armed("the ids' mailbox", buffers["ids"], sentinel=CONSUMED)
         elif rows >= PLANNED_FROM:
-            box = torch.full((1, route_situ.CAPACITY, route_situ.ROW // 2), SENTINEL, dtype=torch.int32).view(torch.bfloat16)
-            box[0, :rows] = 0.0  # the logits: RouteSitu routes, too, but the call says who is chosen
+            box = route_situ.front_mailbox(rows)  # without logits: RouteSitu routes, too, but the call says who is chosen
             box[0, :rows, : K3.latent] = latent + 0.0
             run(_Planned(), Call("experts", shape, inputs | {"ids": ids}, {}, {"mailbox": box}, outputs))
             check_armed("the front's mailbox", box)

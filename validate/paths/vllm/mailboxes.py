@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from validate.paths import Broken
+from validate.paths.emulated.mailbox import SENTINEL
 from validate.paths.vllm.adapter import Group
-from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.entries import imported
 from validate.paths.vllm.source import Source
 
@@ -32,17 +32,6 @@ def of_all_ranks(mine: Tensor, group: Group) -> list[Tensor]:
 
     handle = symmetric.rendezvous(mine, group.process_group)  # vLLM's own, which torch keeps by allocation and group
     return [handle.get_buffer(rank, mine.shape, mine.dtype) for rank in range(group.size)]
-
-
-def store(target: Tensor, source: Tensor) -> None:
-    """Copies bf16 rows of equal, contiguous layout in units of 16 bytes, those that the readers check."""
-    target.view(torch.complex128).copy_(source.view(torch.complex128))
-
-
-def arm(*boxes: Tensor) -> None:
-    """Fills bf16 mailboxes with the sentinel."""
-    for box in boxes:
-        box.view(torch.int32).fill_(SENTINEL)
 
 
 def check_armed(name: str, *boxes: Tensor, sentinel: int = SENTINEL) -> None:

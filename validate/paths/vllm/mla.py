@@ -15,8 +15,8 @@ from torch import Tensor
 from validate.model.call import Call
 from validate.model.dimensions import K3
 from validate.paths.emulated import mla as emulated
+from validate.paths.emulated.mailbox import SENTINEL
 from validate.paths.vllm.adapter import Group, Needs, OverRanks, Prepared, Whole, fewer_rows
-from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.entries import MLA_DCP, PREPARED_MLA, imported
 from validate.paths.vllm.source import Source
 from validate.reference.mla import core

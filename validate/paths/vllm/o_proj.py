@@ -15,6 +15,7 @@ from torch import Tensor
 from validate.model.call import Call
 from validate.model.dimensions import K3
 from validate.paths.emulated import o_proj as emulated
+from validate.paths.emulated.mailbox import arm
 from validate.paths.vllm import binding, mailboxes
 from validate.paths.vllm.adapter import Around, Composed, Group, Needs, OverRanks, Prepared, Run, other_rows
 from validate.paths.vllm.entries import PREPARED_OPROJ, TWOSHOT, imported
@@ -89,7 +90,7 @@ class SpecializedOprojOverRanks(OverRanks):
         return Prepared(
             launch,
             tuple(box[half, :, :rows] for box in polled for half in range(2)),
-            arm=lambda: mailboxes.arm(*own),
+            arm=lambda: arm(*own),
             collect=lambda: mailboxes.check_armed("the mailboxes", *own),
         )
 

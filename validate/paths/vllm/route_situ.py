@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from validate.model.dimensions import K3
+from validate.paths.emulated.mailbox import armed
 from validate.paths.vllm import binding
 from validate.paths.vllm.entries import FRONT, imported
 from validate.paths.vllm.source import Source
@@ -16,6 +17,13 @@ from validate.paths.vllm.source import Source
 CAPACITY = 64  # rows of the mailbox
 ROW = K3.latent + 2 * K3.experts  # bf16 columns of a mailbox's row: the latent, then fp32 logits (front.py WIDTH)
 Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
+
+
+def front_mailbox(rows: int) -> Tensor:
+    """bf16 [1, CAPACITY, ROW]: zeros in the first ``rows``, the others armed."""
+    box = armed((1, CAPACITY, ROW))
+    box[0, :rows] = 0.0
+    return box
 
 
 def bound(

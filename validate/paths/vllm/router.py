@@ -13,7 +13,6 @@ from validate.paths.emulated import router as emulated
 from validate.paths.emulated.front import uses_small_batch
 from validate.paths.vllm import route_situ
 from validate.paths.vllm.adapter import Composed, Prepared, Run, other_rows
-from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.front import Front, Layer
 from validate.paths.vllm.front_adapter import FrontOverRanks
 from validate.paths.vllm.mailboxes import check_armed
@@ -55,12 +54,11 @@ class SpecializedRouter(Composed):
         stage = emulated.SpecializedRouter()
         stage.tp, stage.regime = call.shape["tp"], call.shape["regime"]
         logits = stage.logits(i["x"], i["gate"]) + 0.0  # without -0, the mailbox's sentinel
-        box = torch.full((1, route_situ.CAPACITY, route_situ.ROW // 2), SENTINEL, dtype=torch.int32)
-        box[0, : len(logits), : K3.latent // 2] = 0
-        box[0, : len(logits), K3.latent // 2 :] = logits.view(torch.int32)
+        box = route_situ.front_mailbox(len(logits))
+        box[0, : len(logits), K3.latent :] = logits.view(torch.bfloat16)
         ids, weights = call.outputs["ids"], call.outputs["weights"]
         inputs = {"bias": i["bias"], "scaling": i["scaling"]}
-        buffers = {"mailbox": box.view(torch.bfloat16)}
+        buffers = {"mailbox": box}
         part = Call("router", call.shape, inputs, {}, buffers, {"ids": ids[0], "weights": weights[0]})
         run(_Route(), part)
         check_armed("the front's mailbox", box)

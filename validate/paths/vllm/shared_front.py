@@ -11,8 +11,8 @@ from torch import Tensor
 
 from validate.model.call import Call
 from validate.model.dimensions import K3
+from validate.paths.emulated.mailbox import SENTINEL
 from validate.paths.vllm.adapter import Group
-from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.entries import FRONT, PREPARED_MOE, PREPARED_OPROJ, PROVIDERS, imported
 from validate.paths.vllm.front import UNWRITTEN, Layer, fill, padded_rows
 from validate.paths.vllm.mailboxes import check_armed

@@ -13,9 +13,9 @@ from torch import Tensor
 from validate.model.call import Call
 from validate.model.dimensions import K3
 from validate.paths import Broken
+from validate.paths.emulated.mailbox import SENTINEL
 from validate.paths.vllm import binding
 from validate.paths.vllm.adapter import Group
-from validate.paths.vllm.device import SENTINEL
 from validate.paths.vllm.entries import CHAIN, imported
 from validate.paths.vllm.front import UNWRITTEN, Layer, fill, padded_rows, words
 from validate.paths.vllm.mailboxes import check_armed

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from validate.model.call import Call
-from validate.paths.vllm.mailboxes import arm, check_armed, store
+from validate.paths.emulated.mailbox import arm
+from validate.paths.vllm.device import store
+from validate.paths.vllm.mailboxes import check_armed
 
 CAPACITY = 64  # rows of a slot
 
