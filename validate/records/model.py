@@ -11,12 +11,14 @@ from validate.verdict import Verdict, worst
 SCHEMA_VERSION: Literal[1] = 1
 
 
-class _Record(BaseModel):
+class Record(BaseModel):
+    """A part of a record: fixed, and of the fields that it declares only."""
+
     # Figures may be NaN or infinite, which JSON has no numbers for: written as the strings "NaN" and "Infinity".
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
 
-class Measured(_Record):
+class Measured(Record):
     """One check of one tensor. ``figure`` must not exceed ``bound``; units, and what ``error`` is: numerics/acceptance.py."""
 
     tensor: str
@@ -46,7 +48,7 @@ class Measured(_Record):
         return self.check not in ("no_worse", "no_worse_row", "share") or self.bound < 1
 
 
-class Line(_Record):
+class Line(Record):
     """One line of ``measurements.jsonl``: one subject on one case.
 
     ``seconds`` is one call of the subject. ``missing`` says why the subject does not run such cases, ``error`` why it
@@ -85,7 +87,7 @@ class Line(_Record):
         return sorted((m for m in self.measurements if not m.passed), key=lambda m: -m.ratio)
 
 
-class Arguments(_Record):
+class Arguments(Record):
     """What a person asked for; the same arguments give the same cases and subjects."""
 
     mode: Literal["numerics", "faults", "bench"] = "numerics"
@@ -96,7 +98,7 @@ class Arguments(_Record):
     vllm_src: str | None = None
 
 
-class Machine(_Record):
+class Machine(Record):
     """Where it ran. ``memory_gib`` is the machine's, not what was used. ``gpus``: name, driver, compute capability of each."""
 
     system: str
@@ -106,14 +108,14 @@ class Machine(_Record):
     gpus: tuple[str, ...] = ()
 
 
-class NotRun(_Record):
+class NotRun(Record):
     """A check that was not run, and why. A reader must not take silence for a pass."""
 
     what: str
     why: str
 
 
-class VllmFiles(_Record):
+class VllmFiles(Record):
     """Which vLLM was run: its version, its commit, and the digest of each of its files that was imported."""
 
     version: str
@@ -121,7 +123,7 @@ class VllmFiles(_Record):
     files: dict[str, str]
 
 
-class Manifest(_Record):
+class Manifest(Record):
     """``manifest.json``: what was run by which code on which machine, and how it ended.
 
     ``end``, ``verdict`` and ``exit_code`` are None while it runs and after an interruption. Times are UTC, ISO 8601.

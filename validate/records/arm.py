@@ -1,0 +1,108 @@
+"""What the record of an arm holds: one configuration of a whole engine, and what it decoded.
+
+A folder: ``manifest.json`` (``ArmManifest``), ``transcripts.jsonl`` (a ``Transcript`` a line, as requests end) and ``steps.json``
+(``Steps``). Arms are recorded apart, each where its engine runs, and compared from their records.
+"""
+
+from typing import Any, Literal
+
+from validate.records.model import SCHEMA_VERSION, Machine, Record
+
+Kind = Literal["greedy", "forced", "sampled"]
+
+
+class Top(Record):
+    """The engine's best tokens at one position, best first: ids and natural logarithms of their probabilities."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+
+class Times(Record):
+    """Seconds: from arrival to the first token, then between tokens. Never mixed into one figure."""
+
+    first_token: float
+    intervals: tuple[float, ...]
+
+
+class Transcript(Record):
+    """One request of one arm.
+
+    ``scene`` names the batch composition that it was part of, ``request`` is unique within the scene. ``tokens`` are the decoded
+    ids; in a forced request they are given, and ``logprobs`` is what the engine says of each. ``logprobs`` and ``top`` have one
+    entry a token. ``cached`` counts prompt tokens taken from the prefix cache, ``drafted`` and ``accepted`` draft tokens. ``error``
+    says why there is no result; such a request is asked again on resumption.
+    """
+
+    scene: str
+    request: str
+    kind: Kind
+    prompt: tuple[int, ...]
+    seed: int | None = None
+    tokens: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    top: tuple[Top, ...] = ()
+    finish: str | None = None
+    cached: int = 0
+    preemptions: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    times: Times | None = None
+    error: str | None = None
+
+    @property
+    def key(self) -> str:
+        """What pairs the same request of two arms."""
+        return f"{self.scene}/{self.request}"
+
+
+class StepCount(Record):
+    """Steps of the engine alike in all of this. ``rows`` is padded, ``q`` rows a request; ``reason``: why not specialized."""
+
+    path: Literal["default", "specialized"]
+    kind: Literal["decode", "verify", "prefill", "mixed"]
+    rows: int
+    q: int
+    reason: str
+    count: int
+
+
+class Steps(Record):
+    """Which steps ran on which path, as the engine itself counted them, by scene.
+
+    ``source`` says how it is known. ``corrupted`` is the engine's count of requests with NaN logits, None where it has none;
+    ``ranks_agree`` whether all ranks sampled the same tokens, None where there is one rank.
+    """
+
+    source: str
+    by_scene: dict[str, tuple[StepCount, ...]]
+    corrupted: int | None = None
+    ranks_agree: bool | None = None
+
+
+class ArmManifest(Record):
+    """Which engine it was. Two arms may be compared if they differ in ``name`` and ``decode_backend`` alone.
+
+    ``engine``: its arguments without ``decode_backend``. ``model`` and ``plan``: digests of the model's files and of the scenes.
+    ``environment``: the VLLM_* variables that were set. Times are UTC, ISO 8601.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    name: str
+    decode_backend: str
+    stand_in: bool
+    engine: dict[str, Any]
+    scenes: tuple[str, ...]
+    model: str
+    plan: str
+    planted: str | None = None
+    served: tuple[str, ...] = ()
+    environment: dict[str, str]
+    versions: dict[str, str]
+    source: str
+    commit: str | None
+    dirty: bool | None
+    machine: Machine
+    planned: int
+    start: str
+    end: str | None = None
