@@ -30,8 +30,8 @@ class Transcript(Record):
 
     ``scene`` names the batch composition that it was part of, ``request`` is unique within the scene. ``tokens`` are the decoded
     ids; in a forced request they are given, and ``logprobs`` is what the engine says of each. ``logprobs`` and ``top`` have one
-    entry a token. ``cached`` counts prompt tokens taken from the prefix cache, ``drafted`` and ``accepted`` draft tokens. ``error``
-    says why there is no result; such a request is asked again on resumption.
+    entry a token. ``cached`` counts prompt tokens taken from the prefix cache, ``drafted`` and ``accepted`` draft tokens.
+    ``error`` says why there is no result; such a request is asked again on resumption.
     """
 
     scene: str
