@@ -18,7 +18,7 @@ from validate.standin import network, recurrence, weights
 from validate.standin.forms import Forms, Weights
 
 LENGTHS = (64, 96, 128, 192, 256, 384, 512, 768, 1024)  # tokens a row is padded to
-TOKENS = 2**16  # a batch
+TOKENS = 2**15  # a batch
 RATE, WARMUP, DECAY = 3e-3, 100, 0.4
 BETAS, WEIGHT_DECAY, CLIP = (0.9, 0.95), 0.1, 1.0
 BALANCE = 1e-3  # step of the experts' correction bias (auxiliary-loss-free balancing, arXiv 2408.15664)
@@ -138,6 +138,7 @@ class Steps:
         cuda = device.type == "cuda"
         self.optimizer = torch.optim.AdamW(groups, lr=self.rate, betas=BETAS, capturable=cuda, fused=cuda)
         self.parameters = [*matrices, *others]
+        self.pool = torch.cuda.graph_pool_handle() if cuda else None  # one for all: they never run at the same time
         self.graphs: dict[int, tuple[Callable[[], None], Tensor, Tensor, Tensor]] = {}
 
     def __call__(self, tokens: Tensor, graded: Tensor, rate: float) -> Tensor:
@@ -178,7 +179,7 @@ class Steps:
             step()  # allocates what a capture may not
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=self.pool):
             step()
         with torch.no_grad():
             for value in self.trainee.parameters():
