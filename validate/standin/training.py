@@ -17,10 +17,11 @@ from validate.model.dimensions import Dimensions
 from validate.standin import network, recurrence, weights
 from validate.standin.forms import Forms, Weights
 
-LENGTHS = (64, 96, 128, 192, 256, 384, 512, 768, 1024)  # tokens a row is padded to
+LENGTHS = (64, 128, 192, 256, 384, 512, 768, 1024)  # tokens a row is padded to
 TOKENS = 2**15  # a batch
 RATE, WARMUP, DECAY = 3e-3, 100, 0.4
 BETAS, WEIGHT_DECAY, CLIP = (0.9, 0.95), 0.1, 1.0
+FUSED = ("norm", "attn_res", "kda_gates", "convolve", "kda_heads", "kda_out", "mla_out", "situ", "route")  # compiled on a GPU
 BALANCE = 1e-3  # step of the experts' correction bias (auxiliary-loss-free balancing, arXiv 2408.15664)
 
 
@@ -213,6 +214,9 @@ def train(corpus: Path, held_out: Path, out: Path, seconds: float, seed: int = 0
     torch.set_float32_matmul_precision("high")
     d = weights.PRACTICE
     trainee = Trainee(d, weights.first(d, seed)).to(device)
+    if device.type == "cuda":
+        for name in FUSED:
+            setattr(trainee.forms, name, torch.compile(getattr(trainee.forms, name), dynamic=True))
     print(f"{sum(p.numel() for p in trainee.parameters()):,} parameters on {device}", flush=True)
     data, steps, generator = Conversations(corpus, device), Steps(trainee, device), np.random.default_rng(seed)
     start, step, seen = time.monotonic(), 0, 0
