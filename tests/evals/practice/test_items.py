@@ -74,6 +74,10 @@ def test_every_step_of_the_reasoning_is_true(name: str) -> None:
             assert eval(left.replace("x", "*")) == eval(right.replace("x", "*")), (left, right, item)
 
 
+def test_a_story_is_its_numbers_whoever_is_in_it() -> None:
+    assert all(re.fullmatch(r"\d+([+-]\d+|\+\dx\d+|\*\d)+", stories.item(0, index).key) for index in range(300))
+
+
 def test_needles_of_a_conversation_start_with_different_words() -> None:
     for index in range(300):
         texts = [content for role, content in needles.item(0, index).messages if role == "assistant"]
