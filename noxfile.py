@@ -109,7 +109,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    setup(session, "[test,interpreter,build]")
+    setup(session, "[test,interpreter,build,practice]")
     kernel_files(session)
     vllm_sources(session)
     tool(session, "pytest", "-n", "auto", *session.posargs)
