@@ -3,8 +3,9 @@
 A row holds whole conversations ("documents") one after the other, then padding. What a model carries from token to token (state
 or attention) has to be kept within a document. Data of (seed, number) are the same for any number of processes.
 
-    for short, long in corpus.blocks(seed=0, count=600, processes=16):    # 600 blocks: about 300 million tokens
-        short.tokens   # [rows, 512]; long.tokens: [rows, 1024], conversations that no short row could hold among them
+    for short, long in corpus.blocks(seed=0, count=625, processes=16):  # a block: 480,000 tokens; 625: 300 million
+        short.tokens  # [about 815, 512]
+        long.tokens  # [about 76, 1024]: each row has a conversation of more than 512 tokens, and shorter ones beside it
 
 The loss of position t asks for ``tokens[t]`` given the tokens before it in its document: with the usual shift,
 ``cross_entropy(logits[:, :-1], tokens[:, 1:])`` weighted by ``loss[:, 1:]``.
