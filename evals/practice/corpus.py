@@ -29,8 +29,12 @@ from evals.practice.item import Draws
 
 ITEMS = 2048  # conversations in a block
 SHORT, LONG = 512, 1024
-# Of 100 conversations. A needle conversation has three times the tokens of another.
-SHARES = (integers,) * 28 + (choices,) * 16 + (stories,) * 28 + (needles,) * 28
+# Of 100 conversations, by phase of the training. A needle conversation has three times the tokens of another; to find and repeat
+# one takes a model longest to learn, so that the second phase is mostly that.
+SHARES = {
+    1: (integers,) * 28 + (choices,) * 16 + (stories,) * 28 + (needles,) * 28,
+    2: (integers,) * 12 + (choices,) * 16 + (stories,) * 12 + (needles,) * 60,
+}
 # Shapes whose answer can be given without reasoning, and the share of their conversations that do.
 WITHOUT_THINKING = {choices: 0.15, needles: 0.15}
 
@@ -51,25 +55,25 @@ class Rows:
     document: NDArray[np.uint8]
 
 
-def conversations(seed: int, start: int, count: int) -> list[tuple[str, str]]:
+def conversations(seed: int, start: int, count: int, phase: int = 1) -> list[tuple[str, str]]:
     """(prompt, answer) texts of ``count`` training items from index ``start`` on."""
     draws = Draws(f"corpus/{seed}/{start}")
     texts = []
     for index in range(start, start + count):
-        shape = draws.pick(SHARES)
+        shape = draws.pick(SHARES[phase])
         item = shape.item(seed, index)
         thinking = not draws.chance(WITHOUT_THINKING.get(shape, 0))
         texts.append((chat.prompt(item.messages, thinking), chat.answer(item, thinking)))
     return texts
 
 
-def block(seed: int, number: int) -> tuple[Rows, Rows]:
+def block(seed: int, number: int, phase: int = 1) -> tuple[Rows, Rows]:
     """The rows of :data:`SHORT` and of :data:`LONG` tokens that hold :data:`ITEMS` conversations.
 
     Raises:
         ValueError: a conversation has more than :data:`LONG` tokens.
     """
-    texts = [text for pair in conversations(seed, number * ITEMS, ITEMS) for text in pair]
+    texts = [text for pair in conversations(seed, number * ITEMS, ITEMS, phase) for text in pair]
     ids = [encoding.ids for encoding in _tokenizer().encode_batch_fast(texts)]
     packed = _packed(list(zip(ids[::2], ids[1::2], strict=True)))
     draws = Draws(f"corpus/rows/{seed}/{number}")
@@ -77,20 +81,20 @@ def block(seed: int, number: int) -> tuple[Rows, Rows]:
     return short, long
 
 
-def blocks(seed: int, count: int, processes: int, start: int = 0) -> Iterator[tuple[Rows, Rows]]:
+def blocks(seed: int, count: int, processes: int, start: int = 0, phase: int = 1) -> Iterator[tuple[Rows, Rows]]:
     """Blocks ``start`` to ``start + count - 1``, in order, made ahead by ``processes`` spawned processes.
 
     As with all spawned processes, the calling script needs ``if __name__ == "__main__":``.
     """
     with multiprocessing.get_context("spawn").Pool(processes, _alone) as pool:
-        yield from pool.imap(_block, ((seed, number) for number in range(start, start + count)))
+        yield from pool.imap(_block, ((seed, number, phase) for number in range(start, start + count)))
 
 
 def _alone() -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a process a core
 
 
-def _block(arguments: tuple[int, int]) -> tuple[Rows, Rows]:
+def _block(arguments: tuple[int, int, int]) -> tuple[Rows, Rows]:
     return block(*arguments)
 
 

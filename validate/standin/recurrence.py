@@ -23,9 +23,7 @@ def step(state: Tensor, query: Tensor, key: Tensor, value: Tensor, decay: Tensor
     return (state * query[:, :, None]).sum(-1), state
 
 
-def chunked(
-    query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor
-) -> tuple[Tensor, Tensor]:
+def chunked(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     """All tokens: outputs [n, H, T, V] and the last state [n, H, V, K]. Inputs [n, H, T, K or V], ``beta`` [n, H, T]."""
     length = query.shape[2]
     padding = -length % CHUNK

@@ -1,27 +1,32 @@
-"""Training of the practice model: ``python -m validate.standin.training CORPUS OUT --seconds 500`` on one GPU.
+"""Training of the practice model on one GPU, in two phases that differ in the share of the tasks (``evals.practice.corpus``).
 
-CORPUS is a file of ``evals.practice.corpus``. Conversations are batched by length, so that a row holds one of them, padded; every
-length has a CUDA graph of forward, backward and optimizer. The learning rate follows the clock: up over ``WARMUP`` steps, level, then
-down to nothing over the last ``DECAY`` of the time. What is saved is rounded to bf16, and that is what is evaluated.
+    python -m validate.standin.training FIRST --seconds 470
+    python -m validate.standin.training OUT --seconds 390 --phase 2 --start FIRST
+
+Conversations of ``evals.practice.corpus`` are batched by length, so that a row holds one of them, padded; every length has a CUDA
+graph of forward, backward and optimizer. The learning rate follows the clock: up over ``WARMUP`` steps, level, then down to nothing
+over the last ``DECAY`` of the time. What is saved is rounded to bf16, and that is what is evaluated, on the test split.
 """
 
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from evals.practice import chat, choices, corpus, integers, needles, stories, tokenizer
 from validate.model.dimensions import Dimensions
 from validate.standin import network, recurrence, weights
 from validate.standin.forms import Forms, Weights
 
 LENGTHS = (64, 128, 192, 256, 384, 512, 768, 1024)  # tokens a row is padded to
 TOKENS = 2**15  # a batch
-RATE, WARMUP, DECAY = 3e-3, 100, 0.4
+RATES, WARMUP, DECAY = {1: 3e-3, 2: 1.5e-3}, 100, 0.4
 BETAS, WEIGHT_DECAY, CLIP = (0.9, 0.95), 0.1, 1.0
-FUSED = ("norm", "attn_res", "kda_gates", "convolve", "kda_heads", "kda_out", "mla_out", "situ", "route")  # compiled on a GPU
+TESTED = 500  # items a shape
 BALANCE = 1e-3  # step of the experts' correction bias (auxiliary-loss-free balancing, arXiv 2408.15664)
 
 
@@ -89,24 +94,41 @@ class Trainee(nn.Module):
 
 
 class Conversations:
-    """The corpus by row length. ``tokens`` and ``graded`` (loss mask) [n, T] of each length, on the device."""
+    """Conversations by row length: ``rows[T]`` has tokens int16 [n, T] and which of them are graded, bool [n, T], on the device."""
 
-    def __init__(self, file: Path, device: torch.device) -> None:
-        stored = np.load(file)
-        tokens, graded, ends = stored["tokens"], stored["graded"], stored["ends"]
-        starts = np.concatenate([[0], ends[:-1]])
-        sizes = ends - starts
+    def __init__(self, tokens: list[np.ndarray], graded: list[np.ndarray], device: torch.device) -> None:
+        sizes = np.array([len(one) for one in tokens])
         self.rows: dict[int, tuple[Tensor, Tensor]] = {}
         for low, length in zip((0, *LENGTHS), LENGTHS, strict=False):
             of = np.flatnonzero((sizes > low) & (sizes <= length))
-            if not len(of):
-                continue
-            places = starts[of][:, None] + np.arange(length)
-            inside = np.arange(length) < sizes[of][:, None]
-            places = np.where(inside, places, 0)
-            padded = np.where(inside, tokens[places], 0).astype(np.int16)
-            marks = (graded[places] > 0) & inside
-            self.rows[length] = tuple(torch.from_numpy(x).to(device) for x in (padded, marks))  # type: ignore[assignment]
+            ids, marks = np.zeros((len(of), length), np.int16), np.zeros((len(of), length), bool)
+            for row, n in enumerate(of):
+                ids[row, : sizes[n]], marks[row, : sizes[n]] = tokens[n], graded[n]
+            if len(of):
+                self.rows[length] = torch.from_numpy(ids).to(device), torch.from_numpy(marks).to(device)
+
+    @classmethod
+    def trained_on(cls, phase: int, blocks: int, processes: int, device: torch.device) -> "Conversations":
+        """Those of so many blocks of the corpus, cut out of its rows; no phase has another's."""
+        tokens, graded = [], []
+        for pair in corpus.blocks(phase - 1, blocks, processes, phase=phase):
+            for rows in pair:
+                for ids, loss, document in zip(rows.tokens, rows.loss, rows.document, strict=True):
+                    cuts = np.flatnonzero(np.diff(document)) + 1
+                    for part in np.split(np.arange(len(ids)), cuts):
+                        if document[part[0]]:
+                            tokens.append(ids[part])
+                            graded.append(loss[part])
+        return cls(tokens, graded, device)
+
+    @classmethod
+    def of_the_test_split(cls, shape: ModuleType, count: int, device: torch.device) -> "Conversations":
+        """``count`` of one shape, with thinking."""
+        items = [shape.item(0, n, "test") for n in range(count)]
+        encode = tokenizer.load().encode
+        pairs = [(encode(chat.prompt(i.messages, True)).ids, encode(chat.answer(i, True)).ids) for i in items]
+        tokens = [np.array(prompt + answer) for prompt, answer in pairs]
+        return cls(tokens, [np.arange(len(p) + len(a)) >= len(p) for p, a in pairs], device)
 
     def batches(self, generator: np.random.Generator) -> list[tuple[int, Tensor]]:
         """One pass: (length, row indices) in random order; a length's incomplete last batch is left out."""
@@ -189,47 +211,50 @@ class Steps:
         return graph.replay, held_tokens, held_graded, loss
 
 
-def rate_at(step: int, passed: float) -> float:
+def rate_at(phase: int, step: int, passed: float) -> float:
     """Learning rate at ``step`` when ``passed`` of the time (0 to 1) is over."""
-    return RATE * min(1.0, (step + 1) / WARMUP) * min(1.0, max(0.0, 1 - passed) / DECAY)
+    return RATES[phase] * min(1.0, (step + 1) / WARMUP) * min(1.0, max(0.0, 1 - passed) / DECAY)
 
 
 @torch.no_grad()
-def solved(trainee: Trainee, held_out: Conversations) -> dict[int, tuple[int, int]]:
-    """By length: how many conversations are predicted whole, token by token, of how many."""
-    found = {}
+def predicted(trainee: Trainee, held_out: Conversations) -> int:
+    """How many conversations' graded tokens are all the likeliest ones: greedy decoding then writes the ideal answer."""
+    right = 0
     for length, (tokens, graded) in held_out.rows.items():
-        right = 0
         for part in torch.arange(len(tokens)).split(TOKENS // length):
             ids, marks = tokens[part].long(), graded[part]
             wrong = (trainee(ids)[:, :-1].argmax(-1) != ids[:, 1:]) & marks[:, 1:]
             right += int((~wrong.any(1)).sum())
-        found[length] = (right, len(tokens))
-    return found
+    return right
 
 
-def train(corpus: Path, held_out: Path, out: Path, seconds: float, seed: int = 0) -> None:
-    """Trains for ``seconds``, saves the practice model in ``out`` and says what it predicts of ``held_out``."""
+def train(out: Path, seconds: float, phase: int, begin: Path | None, blocks: int, processes: int, seed: int) -> None:
+    """Trains for ``seconds``, from the model in ``begin`` if there is one, saves the practice model in ``out`` and says what it predicts of the test split."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_float32_matmul_precision("high")
     d = weights.PRACTICE
-    trainee = Trainee(d, weights.first(d, seed)).to(device)
-    if device.type == "cuda":
-        for name in FUSED:
-            setattr(trainee.forms, name, torch.compile(getattr(trainee.forms, name), dynamic=True))
+    first = {name: value.float() for name, value in weights.load(begin).items()} if begin else weights.first(d, seed)
+    trainee = Trainee(d, first).to(device)
     print(f"{sum(p.numel() for p in trainee.parameters()):,} parameters on {device}", flush=True)
-    data, steps, generator = Conversations(corpus, device), Steps(trainee, device), np.random.default_rng(seed)
-    start, step, seen = time.monotonic(), 0, 0
-    while (passed := (time.monotonic() - start) / seconds) < 1:
+    start = time.monotonic()
+    data = Conversations.trained_on(phase, blocks, processes, device)
+    print(
+        {length: len(tokens) for length, (tokens, _) in data.rows.items()},
+        f"conversations, {time.monotonic() - start:.0f} s",
+        flush=True,
+    )
+    steps, generator = Steps(trainee, device), np.random.default_rng(seed)
+    start, step, seen, passed = time.monotonic(), 0, 0, 0.0
+    while passed < 1:
         for length, rows in data.batches(generator):
             tokens, graded = (x[rows.to(device)] for x in data.rows[length])
-            passed = (time.monotonic() - start) / seconds
-            loss = steps(tokens, graded, rate_at(step, passed))
+            loss = steps(tokens, graded, rate_at(phase, step, passed))
             step, seen = step + 1, seen + tokens.numel()
-            if step % 100 == 0 or step in (1, 10, 30):  # reading the loss waits for the device, which keeps the clock honest
+            if step % 8 == 0 and device.type == "cuda":
+                torch.cuda.synchronize()  # or the clock would run ahead of the device
+            if step % 100 == 0 or step in (1, 10, 30):
                 print(f"step {step}, {passed:.0%}, {seen / 1e6:.0f} M tokens, loss {float(loss):.4f}", flush=True)
-            elif step % 8 == 0 and device.type == "cuda":
-                torch.cuda.synchronize()
+            passed = (time.monotonic() - start) / seconds
             if passed >= 1:
                 break
     rounded = {name: value.detach().bfloat16() for name, value in trainee.values().items()}
@@ -237,20 +262,22 @@ def train(corpus: Path, held_out: Path, out: Path, seconds: float, seed: int = 0
     with torch.no_grad():
         for name, value in trainee.values().items():
             value.copy_(rounded[name])
-    for length, (right, of) in solved(trainee, Conversations(held_out, device)).items():
-        print(f"held out, up to {length} tokens: {right} of {of} predicted whole", flush=True)
-    del steps
     print(f"{step} steps, {seen / 1e6:.0f} M tokens, {time.monotonic() - start:.0f} s", flush=True)
+    for shape in (integers, choices, stories, needles):
+        right = predicted(trainee, Conversations.of_the_test_split(shape, TESTED, device))
+        print(f"{shape.SHAPE}: {right} of {TESTED} ideal answers are the greedy ones", flush=True)
 
 
 if __name__ == "__main__":
     import argparse
 
     parser = argparse.ArgumentParser(description="trains the practice model")
-    parser.add_argument("corpus", type=Path)
-    parser.add_argument("held_out", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--seconds", type=float, default=500)
+    parser.add_argument("--seconds", type=float, default=470)
+    parser.add_argument("--phase", type=int, choices=(1, 2), default=1)
+    parser.add_argument("--start", type=Path, help="a model to go on from")
+    parser.add_argument("--blocks", type=int, default=150, help="of the corpus, 2048 conversations each")
+    parser.add_argument("--processes", type=int, default=15)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    train(given.corpus, given.held_out, given.out, given.seconds, given.seed)
+    train(given.out, given.seconds, given.phase, given.start, given.blocks, given.processes, given.seed)

@@ -177,7 +177,9 @@ class K3StandInForCausalLM(nn.Module, HasInnerState, IsHybrid):
             self.counts["default", kind, rows, 1, "decode_backend auto"] += 1
             return self.default
         made = plan(requests, self.deployment)
-        self.counts["specialized" if made.specialized else "default", kind, made.rows if made.specialized else rows, 1, made.reason] += 1
+        self.counts[
+            "specialized" if made.specialized else "default", kind, made.rows if made.specialized else rows, 1, made.reason
+        ] += 1
         return self.specialized if made.specialized else self.default
 
     def step_counts(self) -> list[dict[str, Any]]:
