@@ -2,8 +2,8 @@
 
     S_t = S_{t-1} exp(g_t) + u_t k_t^T      u_t = beta_t (v_t - S_{t-1} exp(g_t) k_t)      o_t = S_t q_t
 
-(Kimi Linear, arXiv 2510.26692, section 3; S is [value, key], exp(g) scales its keys.) Within a chunk, with G the sums of g from the
-chunk's first token on, S_t = S_0 exp(G_t) + sum_{s <= t} u_s (k_s exp(G_t - G_s))^T, so that the u of a chunk solve a unit
+(Kimi Linear, arXiv 2510.26692, section 3; S is [value, key], exp(g) scales its keys.) Within a chunk, with G the sums of g from
+the chunk's first token on, S_t = S_0 exp(G_t) + sum_{s <= t} u_s (k_s exp(G_t - G_s))^T, so that the u of a chunk solve a unit
 triangular system.
 """
 

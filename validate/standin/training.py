@@ -3,9 +3,9 @@
     python -m validate.standin.training FIRST --seconds 470
     python -m validate.standin.training OUT --seconds 390 --phase 2 --start FIRST
 
-Conversations of ``evals.practice.corpus`` are batched by length, so that a row holds one of them, padded; every length has a CUDA
-graph of forward, backward and optimizer. The learning rate follows the clock: up over ``WARMUP`` steps, level, then down to nothing
-over the last ``DECAY`` of the time. What is saved is rounded to bf16, and that is what is evaluated, on the test split.
+Conversations are batched by length, so that a row holds one of them, padded; every length has a CUDA graph of forward, backward
+and optimizer. The learning rate follows the clock: up over ``WARMUP`` steps, level, then down to nothing over the last ``DECAY``
+of the time. What is saved is rounded to bf16, and that is what is evaluated, on the test split.
 """
 
 import time
@@ -94,7 +94,7 @@ class Trainee(nn.Module):
 
 
 class Conversations:
-    """Conversations by row length: ``rows[T]`` has tokens int16 [n, T] and which of them are graded, bool [n, T], on the device."""
+    """Conversations by row length: ``rows[T]`` are tokens int16 [n, T] and which of them are graded, bool [n, T]."""
 
     def __init__(self, tokens: list[np.ndarray], graded: list[np.ndarray], device: torch.device) -> None:
         sizes = np.array([len(one) for one in tokens])
@@ -229,7 +229,7 @@ def predicted(trainee: Trainee, held_out: Conversations) -> int:
 
 
 def train(out: Path, seconds: float, phase: int, begin: Path | None, blocks: int, processes: int, seed: int) -> None:
-    """Trains for ``seconds``, from the model in ``begin`` if there is one, saves the practice model in ``out`` and says what it predicts of the test split."""
+    """Trains for ``seconds``, from the model in ``begin`` if there is one, saves in ``out``, and tries the test split."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_float32_matmul_precision("high")
     d = weights.PRACTICE
@@ -238,11 +238,8 @@ def train(out: Path, seconds: float, phase: int, begin: Path | None, blocks: int
     print(f"{sum(p.numel() for p in trainee.parameters()):,} parameters on {device}", flush=True)
     start = time.monotonic()
     data = Conversations.trained_on(phase, blocks, processes, device)
-    print(
-        {length: len(tokens) for length, (tokens, _) in data.rows.items()},
-        f"conversations, {time.monotonic() - start:.0f} s",
-        flush=True,
-    )
+    sizes = {length: len(tokens) for length, (tokens, _) in data.rows.items()}
+    print(sizes, f"conversations, {time.monotonic() - start:.0f} s", flush=True)
     steps, generator = Steps(trainee, device), np.random.default_rng(seed)
     start, step, seen, passed = time.monotonic(), 0, 0, 0.0
     while passed < 1:

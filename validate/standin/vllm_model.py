@@ -1,8 +1,8 @@
 """The stand-in as vLLM's engine runs it: its hybrid cache, scheduler and sampler around the stand-in's layers.
 
-``additional_config={"decode_backend": "latency_specialized"}`` selects the specialized decode for the steps that vLLM's ``plan()``
-would serve (``paths.dispatch``), ``auto`` or nothing the default path for all. vLLM is imported here, and only where the
-engine itself imports this file.
+``additional_config={"decode_backend": "latency_specialized"}`` selects the specialized decode for the steps that vLLM's
+``plan()`` would serve (``paths.dispatch``), ``auto`` or nothing the default path for all. Steps are planned as with CUDA graphs
+of vLLM's default sizes, which a CPU has not. vLLM is imported here, and only where the engine itself imports this file.
 """
 
 from collections import Counter
@@ -17,11 +17,12 @@ from vllm.model_executor.layers.attention import Attention
 from vllm.model_executor.layers.mamba.abstract import MambaBase
 from vllm.model_executor.layers.mamba.mamba_utils import MambaStateCopyFuncCalculator
 from vllm.model_executor.models.interfaces import HasInnerState, IsHybrid
+from vllm.v1.attention.backends.linear_attn import BailingLinearAttentionBackend
 from vllm.v1.attention.backends.registry import MambaAttentionBackendEnum
 
 from validate.model.decoding import Request
 from validate.model.dimensions import Dimensions
-from validate.paths.dispatch import Deployment, plan
+from validate.paths.dispatch import Deployment, Plan, plan
 from validate.standin import network, recurrence, weights
 from validate.standin.forms import Forms, Weights
 from validate.standin.specialized import SpecializedForms
@@ -29,28 +30,37 @@ from validate.standin.specialized import SpecializedForms
 SPECIALIZED = "latency_specialized"
 
 
-def state_shapes(d: Dimensions) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of one slot: the convolution's taps [tap, channel] and the recurrent state [H, V, K]."""
-    return (d.conv_width - 1, 3 * d.heads * d.head_dim), (d.heads, d.head_dim, d.head_dim)
+def state_shapes(d: Dimensions, drafts: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of one slot: the convolution's taps [tap, channel], one more for each draft token, and the recurrent state [H, V, K]."""
+    return (d.conv_width - 1 + drafts, 3 * d.heads * d.head_dim), (d.heads, d.head_dim, d.head_dim)
 
 
 class Kda(nn.Module, MambaBase):
-    """A KDA layer's state: vLLM allocates it, moves it between blocks and says which slot is whose."""
+    """A KDA layer's state: vLLM allocates it, moves it between blocks and says which slots are whose.
+
+    As in vLLM's own KDA, a request that verifies drafts has a slot a token: the state after token t goes to slot t, the next step
+    starts from the slot of the last accepted token, and the taps are all in the first slot (``reference.kda``).
+    """
 
     def __init__(self, d: Dimensions, vllm_config: VllmConfig, prefix: str) -> None:
         super().__init__()
         self.d, self.prefix, self.dtype = d, prefix, vllm_config.model_config.dtype
+        self.drafts = vllm_config.num_speculative_tokens
         self.kv_cache: tuple[Tensor, ...] = (torch.tensor([]), torch.tensor([]))
         vllm_config.compilation_config.static_forward_context[prefix] = self
 
     @property
     def mamba_type(self) -> MambaAttentionBackendEnum:
-        """vLLM's metadata for linear attention: slots, lengths, which rows are prompts."""
+        """Linear attention."""
         return MambaAttentionBackendEnum.LINEAR
+
+    def get_attn_backend(self) -> type[BailingLinearAttentionBackend]:
+        """The linear attention metadata of vLLM that knows of accepted draft tokens."""
+        return BailingLinearAttentionBackend
 
     def get_state_shape(self) -> tuple[tuple[int, ...], ...]:
         """Taps and recurrent state."""
-        return state_shapes(self.d)
+        return state_shapes(self.d, self.drafts)
 
     def get_state_dtype(self) -> tuple[torch.dtype, ...]:
         """Taps as the activations, recurrent state in fp32."""
@@ -62,45 +72,67 @@ class Kda(nn.Module, MambaBase):
         log_decay, beta = forms.kda_gates(own, f_a, beta)
         attended = torch.zeros(len(x), self.d.heads, self.d.head_dim, device=x.device)
         if metadata is not None:
-            starts = metadata.query_start_loc
+            starts = metadata.query_start_loc.long()
             counts = starts.diff()
-            single = counts == 1
             before = metadata.seq_lens - counts
-            if single.any():
-                rows = starts[:-1][single].long()
-                args = qkv[rows], log_decay[rows], beta[rows]
-                slots = metadata.state_indices_tensor[single].long()
-                attended[rows] = self.token(forms, own, *args, slots, before[single] > 0)
-            for n in (~single).nonzero()[:, 0].tolist():
+            decodes = metadata.num_decodes
+            for count in counts[:decodes].unique().tolist():
+                of = (counts[:decodes] == count).nonzero()[:, 0]
+                rows = starts[of][:, None] + torch.arange(count)
+                slots, accepted = self.slots(metadata, of)
+                parts = qkv[rows], log_decay[rows], beta[rows]
+                attended[rows] = self.decode(forms, own, *parts, slots, accepted, before[of] > 0)
+            for n in range(decodes, len(counts)):
                 rows = slice(int(starts[n]), int(starts[n + 1]))
-                slot = int(metadata.state_indices_tensor[n])
-                args = qkv[rows], log_decay[rows], beta[rows]
-                attended[rows] = self.tokens(forms, own, *args, slot, bool(before[n] > 0))
+                parts = qkv[rows], log_decay[rows], beta[rows]
+                slot = int(metadata.state_indices_tensor_p[n - decodes])
+                attended[rows] = self.prefill(forms, own, *parts, slot, bool(before[n] > 0))
         return forms.kda_out(own, attended, gate)
 
-    def token(
-        self, forms: Forms, own: Weights, qkv: Tensor, log_decay: Tensor, beta: Tensor, slots: Tensor, continued: Tensor
-    ) -> Tensor:
-        """One token of each of several requests: fp32 [n, H, D]."""
-        conv, state = self.kv_cache
-        taps = conv[slots] * continued[:, None, None]
-        windows = torch.cat([taps, qkv[:, None]], 1)
-        conv[slots] = windows[:, 1:]
-        query, key, value = forms.kda_heads(forms.convolve(own, windows))
-        current = state[slots] * continued[:, None, None, None]
-        out, after = recurrence.step(current, query, key, value, log_decay.exp(), beta)
-        state[slots] = after
-        return out
+    def slots(self, metadata: Any, of: Tensor) -> tuple[Tensor, Tensor]:
+        """Slots [n, 1 + drafts] of the decoding requests ``of``, and how many tokens of the step before each accepted."""
+        slots = metadata.state_indices_tensor_d[of].long()
+        if slots.dim() == 1:
+            return slots[:, None], torch.ones_like(slots)
+        return slots, metadata.num_accepted_tokens[of].long()
 
-    def tokens(
+    def decode(
+        self,
+        forms: Forms,
+        own: Weights,
+        qkv: Tensor,
+        log_decay: Tensor,
+        beta: Tensor,
+        slots: Tensor,
+        accepted: Tensor,
+        continued: Tensor,
+    ) -> Tensor:
+        """The same number of tokens of several requests, token by token: fp32 [n, tokens, H, D]; inputs [n, tokens, ...]."""
+        conv, state = self.kv_cache
+        taps, home = self.d.conv_width - 1, slots[:, 0]
+        places = (accepted - 1)[:, None] + torch.arange(taps)
+        kept = conv[home[:, None], places] * continued[:, None, None]
+        rows = torch.cat([kept, qkv], 1)
+        conv[home, : rows.shape[1] - 1] = rows[:, 1:]
+        current = state[slots.gather(1, accepted[:, None] - 1)[:, 0]] * continued[:, None, None, None]
+        out = []
+        for t in range(qkv.shape[1]):
+            query, key, value = forms.kda_heads(forms.convolve(own, rows[:, t : t + taps + 1]))
+            attended, current = recurrence.step(current, query, key, value, log_decay[:, t].exp(), beta[:, t])
+            state[slots[:, t]] = current
+            out.append(attended)
+        return torch.stack(out, 1)
+
+    def prefill(
         self, forms: Forms, own: Weights, qkv: Tensor, log_decay: Tensor, beta: Tensor, slot: int, continued: bool
     ) -> Tensor:
-        """Several tokens of one request: fp32 [n, H, D]."""
+        """A piece of one request's prompt: fp32 [n, H, D]."""
         conv, state = self.kv_cache
-        rows = torch.cat([conv[slot] if continued else torch.zeros_like(conv[slot]), qkv])
-        windows = rows.unfold(0, self.d.conv_width, 1).transpose(1, 2)
-        conv[slot] = rows[-(self.d.conv_width - 1) :]
-        heads = forms.kda_heads(forms.convolve(own, windows))
+        taps = self.d.conv_width - 1
+        kept = conv[slot, :taps]
+        rows = torch.cat([kept if continued else torch.zeros_like(kept), qkv])
+        conv[slot, :taps] = rows[-taps:]
+        heads = forms.kda_heads(forms.convolve(own, rows.unfold(0, taps + 1, 1).transpose(1, 2)))
         query, key, value, decay = (x.transpose(0, 1)[None] for x in (*heads, log_decay))
         current = state[slot] if continued else torch.zeros_like(state[slot])
         out, after = recurrence.chunked(query, key, value, decay, beta.T[None], current[None])
@@ -124,7 +156,8 @@ class K3StandInForCausalLM(nn.Module, HasInnerState, IsHybrid):
         if backend not in ("auto", SPECIALIZED):
             raise ValueError(f"unknown decode_backend {backend!r}: there are auto and {SPECIALIZED}")
         self.default, self.specialized = Forms(self.d), SpecializedForms(self.d)
-        self.deployment = Deployment() if backend == SPECIALIZED else None
+        self.q = 1 + vllm_config.num_speculative_tokens
+        self.deployment = Deployment(self.q) if backend == SPECIALIZED else None
         self.counts: Counter[tuple[str, str, int, int, str]] = Counter()
         self.split: tuple[list[Weights], Weights] | None = None
 
@@ -170,17 +203,14 @@ class K3StandInForCausalLM(nn.Module, HasInnerState, IsHybrid):
         if metadata is None:
             return self.default
         decodes, prefills = metadata.num_decodes, metadata.num_prefills
-        kind = "decode" if prefills == 0 else "prefill" if decodes == 0 else "mixed"
-        requests = (Request(1),) * decodes + (Request(1, prompt=True),) * prefills
-        rows = metadata.num_decode_tokens + metadata.num_prefill_tokens
-        if self.deployment is None:
-            self.counts["default", kind, rows, 1, "decode_backend auto"] += 1
-            return self.default
-        made = plan(requests, self.deployment)
-        self.counts[
-            "specialized" if made.specialized else "default", kind, made.rows if made.specialized else rows, 1, made.reason
-        ] += 1
-        return self.specialized if made.specialized else self.default
+        counts = metadata.query_start_loc.diff().tolist()
+        rows, q = sum(counts), max(counts) if prefills == 0 else 1
+        kind = "mixed" if decodes and prefills else "prefill" if prefills else "decode" if q == 1 else "verify"
+        requests = tuple(Request(count) for count in counts[:decodes]) + (Request(1, prompt=True),) * prefills
+        made = Plan(False, rows, q, "decode_backend auto") if self.deployment is None else plan(requests, self.deployment)
+        path, forms = ("specialized", self.specialized) if made.specialized else ("default", self.default)
+        self.counts[path, kind, made.rows, q, made.reason] += 1
+        return forms
 
     def step_counts(self) -> list[dict[str, Any]]:
         """``records.arm.StepCount`` by fields, since the last reset."""
@@ -211,7 +241,7 @@ class K3StandInForCausalLM(nn.Module, HasInnerState, IsHybrid):
     @classmethod
     def get_mamba_state_shape_from_config(cls, vllm_config: VllmConfig) -> tuple[tuple[int, ...], ...]:
         """As ``Kda.get_state_shape``."""
-        return state_shapes(vllm_config.model_config.hf_config.dimensions())
+        return state_shapes(vllm_config.model_config.hf_config.dimensions(), vllm_config.num_speculative_tokens)
 
     @classmethod
     def get_mamba_state_copy_func(cls) -> Any:
