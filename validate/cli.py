@@ -90,6 +90,25 @@ def diff(first: Run, second: Run) -> int:
 
 
 @app.command()
+def compare(
+    default: Annotated[Path, typer.Argument(help="record of the default path")],
+    again: Annotated[Path, typer.Argument(help="of the default path again, batched otherwise: the noise")],
+    specialized: Annotated[Path, typer.Argument(help="of the specialized path")],
+    undrafted: Annotated[Path | None, typer.Option(help="of the specialized path without drafts")] = None,
+    output: Output = Path("runs"),
+) -> int:
+    """Compares recorded arms of whole engines; needs no engine.
+
+    Exit code 0 if the specialized path differs from the default one by no more than is allowed, 1 if by more, 2 if the records do
+    not decide it, 3 if they are no proof: other engines, requests that are missing, too few specialized steps.
+    """
+    from validate.equivalence.compare import session
+    from validate.numerics import display
+
+    return session.run((default, again, specialized), undrafted, output, display.console())
+
+
+@app.command()
 def faults() -> int:
     """Lists the planted faults."""
     from rich.table import Table

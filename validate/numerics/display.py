@@ -15,7 +15,7 @@ from validate.report.tables import Row
 from validate.verdict import Verdict
 
 PLAIN_EVERY = 10.0  # seconds between two progress lines where there is no terminal
-_COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.INVALID: "magenta"}
+COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.INVALID: "magenta"}
 
 
 def console() -> Console:
@@ -71,7 +71,7 @@ class Display:
                 table.add_row(stage, "", f"0/{planned}", "", "", "", "")
             for n, row in enumerate(own):
                 complete = self._done[stage] == planned
-                colour = _COLOURS[row.verdict] if complete or row.verdict is not Verdict.PASS else ""
+                colour = COLOURS[row.verdict] if complete or row.verdict is not Verdict.PASS else ""
                 counted = f"{self._done[stage]}/{planned}" + (f", {row.missing} not run" if row.missing else "")
                 cells = [row.subject, counted, row.failed, row.invalid, f"{row.seconds:.1f}", row.worst_check]
                 table.add_row("" if n else stage, *map(str, cells), style=colour)

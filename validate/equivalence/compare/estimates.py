@@ -1,0 +1,79 @@
+"""What two arms' logprobs at one position say: of the same context, as all tokens before it are the same.
+
+**Scale.** If every logit moves by independent noise of rms ``n``, the chosen token's logprob moves by ``n * scale`` with
+``scale² = (1 - p)² + Σ p_i²`` over the other tokens (the derivative of log softmax). A token that is all but certain does not
+move, whatever the logits do. Differences over ``scale`` are therefore alike at all positions, in nats of a logit. Of the tokens
+beyond the best k only the sum ``rest`` of their probabilities is known, and ``rest²`` is the most that they add.
+
+**KL divergence.** The tokens that both arms name (``kept``) stay apart, all others are lumped: by the chain rule ``KL(P‖Q) =
+lumped + rest · KL(P | rest ‖ Q | rest)``, so the estimate is never above the true divergence, and what it lacks is at most
+``rest · m² / 2`` if no tail token's log ratio, given the tail, exceeds ``m`` (M. Bun and T. Steinke, "Concentrated differential
+privacy", 2016, proposition 3.3). ``m`` is unknown; for the report it is taken to be twice the largest log ratio among the kept
+tokens of that position: once for the token, once for the tail's own sum.
+"""
+
+import math
+from dataclasses import dataclass
+
+from validate.equivalence.compare.allowance import LEAST
+from validate.records.arm import Top
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Of the default arm at one position. ``move``: the scale above, at least ``LEAST``.
+
+    ``spread``: 1 - Σ p², so that KL ≈ n² spread / 2. ``gap``: nats between the chosen token and the nearest other one that is
+    recorded, infinite without any.
+    """
+
+    move: float
+    spread: float
+    gap: float
+
+
+@dataclass(frozen=True)
+class Apart:
+    """One arm against the default one at one position: nats, but for ``rank``, which says whether the chosen token's changed."""
+
+    logprob: float
+    kl: float
+    lacking: float
+    rank: bool
+
+
+def known(token: int, logprob: float, top: Top) -> dict[int, float]:
+    """Logprobs by token: the best, and the chosen one."""
+    return dict(zip(top.ids, top.logprobs, strict=True)) | {token: logprob}
+
+
+def scale(token: int, logprobs: dict[int, float]) -> Scale:
+    """The scale of one position."""
+    p = {t: math.exp(min(value, 0.0)) for t, value in logprobs.items()}
+    rest = max(1.0 - sum(p.values()), 0.0)
+    squares = sum(value * value for t, value in p.items() if t != token)
+    gap = min((abs(value - logprobs[token]) for t, value in logprobs.items() if t != token), default=math.inf)
+    move = math.sqrt((1.0 - p[token]) ** 2 + squares + rest * rest)
+    return Scale(max(move, LEAST), max(1.0 - squares - p[token] ** 2, 0.0), gap)
+
+
+def apart(token: int, first: dict[int, float], second: dict[int, float]) -> Apart:
+    """The second arm's figures less the first's; the divergence is the first from the second."""
+    kept = first.keys() & second.keys()
+    divergence, rest_first, rest_second, largest = 0.0, 1.0, 1.0, 0.0
+    for t in kept:
+        ratio = first[t] - second[t]
+        p = math.exp(min(first[t], 0.0))
+        divergence += p * ratio
+        rest_first -= p
+        rest_second -= math.exp(min(second[t], 0.0))
+        largest = max(largest, abs(ratio))
+    # A rest below what fp32 logprobs resolve is no rest: the logarithm of two such would be noise.
+    rest_first, rest_second = max(rest_first, 1e-6), max(rest_second, 1e-6)
+    divergence += rest_first * math.log(rest_first / rest_second)
+    rank = _rank(token, first) != _rank(token, second)
+    return Apart(second[token] - first[token], max(divergence, 0.0), 2.0 * rest_first * largest**2, rank)
+
+
+def _rank(token: int, logprobs: dict[int, float]) -> int:
+    return sum(value > logprobs[token] for value in logprobs.values())

@@ -1,0 +1,281 @@
+"""Forced decoding: the specialized path's differences to the default one, held against those of the default path to itself.
+
+Statistics, of all positions and of each group of them (a scene, a class of positions):
+
+- ``size``: rms of a logit's difference, nats (differences of logprobs over their scale, estimates.py).
+- ``shift``: the mean difference of the logprob over requests, nats; it may be as large as what being batched otherwise does to
+  the mean of one request (rms over requests), so a shift that is common to all requests stands out and that of one does not.
+- ``kl``: mean divergence a token, nats; quadratic in the noise, so the square of ``MULTIPLE`` is allowed.
+- ``ranks``: share of positions where the chosen token's rank changes.
+- ``growth``: how much the rms difference rises from a request's first to its last token (Theil and Sen's slope over eight equal
+  parts): by no more than ``MULTIPLE`` times the A/A arm's rise and the whole of its noise besides.
+
+Each is what the specialized path shows less what is allowed: the greater of ``MULTIPLE`` times the A/A figure and of the figure
+that ``allowance.floor`` makes of the dtype's rounding. Requests are the clusters: positions of one depend on each other through
+the cache and the state. Both sides are of the same requests and positions, so the jackknife of the difference knows how they
+vary together.
+
+A mean hides an error in few requests. So each request has two more, ``request size`` (rms over it) and ``largest`` (its largest
+difference over scale), held against a prediction limit for the largest of as many A/A requests (stats/prediction.py).
+
+**False alarms.** ``ALPHA`` is the chance of any FAIL among all of these where the specialized path is as far off as is allowed:
+half for all groups' statistics together (Holm), a quarter for each of the two of requests (Bonferroni). A path that is nearer
+has less. **PASS** needs each statistic over all positions shown to be within what is allowed (one-sided 95 % bound); all five
+must be, so no adjustment is due (R. L. Berger, "Multiparameter hypothesis testing and acceptance sampling", Technometrics 24
+(1982)). Groups find what the whole hides: they can FAIL; those of fewer than ``FEWEST`` requests are left to the requests' own
+limits, and groups that are not decided are listed, for in a hundred small groups one never would be.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from validate.equivalence.compare.allowance import MULTIPLE, RESOLUTION
+from validate.equivalence.compare.table import Table
+from validate.records.model import Record
+from validate.stats.holm import holm
+from validate.stats.jackknife import Estimate, jackknife
+from validate.stats.prediction import largest_log
+from validate.stats.slope import theil_sen
+from validate.verdict import Verdict
+
+ALPHA = 0.01
+CONFIDENCE = 0.95
+FEWEST = 5
+PARTS, LONG_ENOUGH = 8, 16  # equal parts of a request whose slope is taken; tokens for that
+
+Array = NDArray[np.float64]
+# Columns of a group's sums, one row a request.
+_N, _W, _SQ_S, _SQ_A, _MEAN_S, _MEAN_A2, _KL_S, _KL_A, _RANK_S, _RANK_A, _SPREAD, _NEAR, _RISE_S, _RISE_A, _LONG = range(15)
+
+
+class Statistic(Record):
+    """One statistic of one group. ``specialized``, ``again`` and ``allowed`` in the statistic's unit.
+
+    ``low`` and ``high``: one-sided 95 % bounds of specialized less allowed. ``p``: of "it is at most allowed", adjusted for all.
+    ``tokens_needed``: forced tokens in all that would decide an INCONCLUSIVE one, None where more would not.
+    """
+
+    name: str
+    group: str
+    requests: int
+    tokens: int
+    specialized: float
+    again: float
+    allowed: float
+    low: float
+    high: float
+    p: float
+    verdict: Verdict
+    tokens_needed: int | None = None
+
+
+class OfRequest(Record):
+    """A request beyond the limit of one. ``position``: of its largest difference."""
+
+    name: str
+    scene: str
+    request: str
+    position: int
+    specialized: float
+    again: float
+    allowed: float
+
+
+class Judgement(Record):
+    """All statistics, and the requests that are beyond their limits. Rms and largest differences are in nats of a logit."""
+
+    statistics: tuple[Statistic, ...]
+    requests: tuple[OfRequest, ...]
+    requests_count: int
+    tokens: int
+    kl_lacking: float
+
+
+def judge(table: Table, floor: float) -> Judgement:
+    """``floor``: allowance.floor of the arms."""
+    groups = table.groups()
+    rises = _rises(table)
+    rows = []
+    for group, mask in groups.items():
+        sums = _sums(table, mask, rises if group == "all" or group.startswith("scene") else None, floor)
+        if len(sums) >= FEWEST:
+            rows += [(name, group, sums, *_statistic(sums, parts, floor)) for name, parts in _STATISTICS.items()]
+    rows = [row for row in rows if row[0] != "growth" or row[2][:, _LONG].sum() >= FEWEST]
+    adjusted = holm(np.array([row[3].above() for row in rows], dtype=np.float64))
+    statistics = [
+        _judged(name, group, sums, estimate, figures, float(p))
+        for (name, group, sums, estimate, figures), p in zip(rows, adjusted, strict=True)
+    ]
+    return Judgement(
+        statistics=tuple(statistics),
+        requests=_beyond(table, floor),
+        requests_count=len(table.names),
+        tokens=len(table.request),
+        kl_lacking=float(table.specialized[:, 2].mean()) if len(table.request) else 0.0,
+    )
+
+
+def _sums(table: Table, mask: NDArray[np.bool_], rises: Array | None, floor: float) -> Array:
+    """[requests with a position in the group, 15]."""
+    request = table.request[mask]
+
+    def of(values: Array) -> Array:
+        return np.bincount(request, weights=values, minlength=len(table.names)).astype(np.float64)
+
+    specialized, again, move = table.specialized[mask], table.again[mask], table.move[mask]
+    n = of(np.ones(len(request)))
+    mean_s, mean_a = of(specialized[:, 0]) / np.maximum(n, 1), of(again[:, 0]) / np.maximum(n, 1)
+    # Ranks change where two logits, each moved by the floor, can pass each other: within two standard deviations of their
+    # difference.
+    near = (table.gap[mask] <= 2 * np.sqrt(2) * floor).astype(float)
+    columns = [
+        n,
+        of(move**2),
+        of(specialized[:, 0] ** 2),
+        of(again[:, 0] ** 2),
+        mean_s,
+        mean_a**2,
+        of(specialized[:, 1]),
+        of(again[:, 1]),
+        of(specialized[:, 3]),
+        of(again[:, 3]),
+        of(table.spread[mask]),
+        of(near),
+        *(rises if rises is not None else np.zeros((3, len(table.names)))),
+    ]
+    return np.stack(columns, axis=1)[n > 0]
+
+
+# Each gives specialized, again, and the floor's figure, of means over requests [..., 15] and the rms floor of a logit.
+_Parts = Callable[[Array, float], tuple[Array, Array, Array]]
+
+
+def _size(m: Array, floor: float) -> tuple[Array, Array, Array]:
+    return np.sqrt(m[..., _SQ_S] / m[..., _W]), np.sqrt(m[..., _SQ_A] / m[..., _W]), np.full(m.shape[:-1], floor)
+
+
+def _shift(m: Array, floor: float) -> tuple[Array, Array, Array]:
+    # The floor as independent noise of each token: its mean over a request of n tokens is sqrt(n) times less.
+    least = floor * np.sqrt(m[..., _W] / m[..., _N]) / np.sqrt(np.maximum(m[..., _N], 1.0)) + RESOLUTION
+    return np.abs(m[..., _MEAN_S]), np.sqrt(m[..., _MEAN_A2]), least
+
+
+def _kl(m: Array, floor: float) -> tuple[Array, Array, Array]:
+    # Half the variance of a logit's difference under the default arm's probabilities; 2**-22: sums of fp32 logprobs.
+    least = floor**2 / 2 * m[..., _SPREAD] / m[..., _N] + 2.0**-22
+    return m[..., _KL_S] / m[..., _N], m[..., _KL_A] / m[..., _N], least
+
+
+def _ranks(m: Array, floor: float) -> tuple[Array, Array, Array]:
+    return m[..., _RANK_S] / m[..., _N], m[..., _RANK_A] / m[..., _N], m[..., _NEAR] / m[..., _N]
+
+
+def _growth(m: Array, floor: float) -> tuple[Array, Array, Array]:
+    long = np.maximum(m[..., _LONG], 1e-12)
+    return m[..., _RISE_S] / long, m[..., _RISE_A] / long, np.full(m.shape[:-1], floor)
+
+
+_STATISTICS: dict[str, _Parts] = {"size": _size, "shift": _shift, "kl": _kl, "ranks": _ranks, "growth": _growth}
+
+
+def _statistic(sums: Array, parts: _Parts, floor: float) -> tuple[Estimate, tuple[float, float, float]]:
+    """Specialized less allowed, and specialized, again and allowed."""
+
+    def figures(means: Array) -> tuple[Array, Array, Array]:
+        specialized, again, least = parts(means, floor)
+        if parts is _growth:
+            noise = np.maximum(np.sqrt(means[..., _SQ_A] / means[..., _W]), least)
+            return specialized, again, MULTIPLE * np.maximum(again, 0.0) + noise
+        return specialized, again, np.maximum((MULTIPLE**2 if parts is _kl else MULTIPLE) * again, least)
+
+    def less(means: Array) -> Array:
+        specialized, _, allowed = figures(means)
+        return specialized - allowed
+
+    specialized, again, allowed = (float(figure) for figure in figures(sums.mean(axis=0)))
+    return jackknife(sums, less), (specialized, again, allowed)
+
+
+def _judged(name: str, group: str, sums: Array, estimate: Estimate, figures: tuple[float, float, float], p: float) -> Statistic:
+    tokens, high = int(sums[:, _N].sum()), estimate.upper(CONFIDENCE)
+    verdict = Verdict.FAIL if p < ALPHA / 2 else Verdict.PASS if high <= 0 else Verdict.INCONCLUSIVE
+    needed = estimate.clusters_needed(CONFIDENCE) if verdict is Verdict.INCONCLUSIVE else None
+    return Statistic(
+        name=name,
+        group=group,
+        requests=len(sums),
+        tokens=tokens,
+        specialized=figures[0],
+        again=figures[1],
+        allowed=figures[2],
+        low=estimate.lower(CONFIDENCE),
+        high=high,
+        p=p,
+        verdict=verdict,
+        tokens_needed=None if needed is None else -(-tokens * needed // len(sums)),
+    )
+
+
+def _rises(table: Table) -> Array:
+    """[3, requests]: the rise of the rms difference over the request, specialized and again, and whether it is long enough."""
+    rises = np.zeros((3, len(table.names)))
+    starts = np.searchsorted(table.request, np.arange(len(table.names) + 1))
+    for n, (start, end) in enumerate(pairwise(starts)):
+        if end - start >= LONG_ENOUGH:
+            edges = start + (end - start) * np.arange(PARTS) // PARTS
+            weight = np.add.reduceat(table.move[start:end] ** 2, edges - start)
+            for row, columns in enumerate((table.specialized, table.again)):
+                rms = np.sqrt(np.add.reduceat(columns[start:end, 0] ** 2, edges - start) / weight)
+                rises[row, n] = theil_sen(rms) * (PARTS - 1)
+            rises[2, n] = 1.0
+    return rises
+
+
+def _beyond(table: Table, floor: float) -> tuple[OfRequest, ...]:
+    """Requests beyond the limits of one, the furthest first."""
+    count = len(table.names)
+    if not count:
+        return ()
+    starts = np.searchsorted(table.request, np.arange(count))
+    lengths = np.diff(np.append(starts, len(table.request)))
+    # By the floor alone, of normal noise: the tail of a mean of n squares (B. Laurent and P. Massart, Annals of Statistics 28
+    # (2000), lemma 1), and the quantile of the largest of all.
+    k = float(norm.isf(ALPHA / 4 / count))
+    floors = {
+        "request size": floor**2 * (1 + k * np.sqrt(2 / lengths) + k**2 / lengths),
+        "largest": np.full(count, (floor * float(norm.isf(ALPHA / 8 / len(table.request)))) ** 2),
+    }
+    found = []
+    for name, least in floors.items():
+        specialized, again = (_of_requests(table, columns[:, 0], name, starts) for columns in (table.specialized, table.again))
+        # Noise below the floor says nothing of how noise varies between requests.
+        limit = largest_log(np.log(np.maximum(again, (floor / MULTIPLE) ** 2)), ALPHA / 4)
+        allowed = np.maximum(MULTIPLE**2 * np.exp(min(limit, 700.0)), least)
+        for n in np.flatnonzero(specialized > allowed):
+            own = slice(starts[n], starts[n] + lengths[n])
+            position = int(np.argmax(np.abs(table.specialized[own, 0]) / table.move[own]))
+            figures = [float(np.sqrt(value[n])) for value in (specialized, again, allowed)]
+            scene, request = table.names[n]
+            found.append(
+                OfRequest(
+                    name=name,
+                    scene=scene,
+                    request=request,
+                    position=position,
+                    specialized=figures[0],
+                    again=figures[1],
+                    allowed=figures[2],
+                )
+            )
+    return tuple(sorted(found, key=lambda request: -request.specialized / request.allowed))
+
+
+def _of_requests(table: Table, differences: Array, name: str, starts: NDArray[np.int64]) -> Array:
+    """Squares, nats² of a logit [requests]."""
+    if name == "largest":
+        return np.maximum.reduceat((differences / table.move) ** 2, starts)
+    return np.add.reduceat(differences**2, starts) / np.add.reduceat(table.move**2, starts)
