@@ -1,28 +1,24 @@
-"""Intervals for medians and their ratios, clusters drawn with replacement."""
+"""Intervals for statistics of clusters, drawn with replacement."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-REPEATS = 1000
+REPEATS = 2000
 
 
 def interval(
-    clusters: Sequence[tuple[Array, ...]], statistic: Callable[..., float], confidence: float = 0.95, seed: int = 0
+    samples: tuple[Array, ...], statistic: Callable[..., Array], confidence: float = 0.95, seed: int = 0
 ) -> tuple[float, float]:
-    """The percentile interval of ``statistic`` of the joined values: whole clusters are drawn, each a tuple of paired samples.
+    """The percentile interval of ``statistic`` of paired samples [clusters], one value a cluster in each.
 
-    B. Efron and R. J. Tibshirani, "An Introduction to the Bootstrap" (1993), chapter 13; clusters: A. C. Davison and
-    D. V. Hinkley, "Bootstrap Methods and their Application" (1997), section 3.8.
+    ``statistic`` takes [repeats, clusters] of each sample and gives [repeats]. B. Efron and R. J. Tibshirani, "An Introduction
+    to the Bootstrap" (1993), chapter 13.
     """
-    generator = np.random.default_rng(seed)
-    n = len(clusters)
-    drawn = np.empty(REPEATS)
-    for repeat in range(REPEATS):
-        chosen = [clusters[index] for index in generator.integers(n, size=n)]
-        drawn[repeat] = statistic(*(np.concatenate(samples) for samples in zip(*chosen, strict=True)))
+    clusters = len(samples[0])
+    drawn = np.random.default_rng(seed).integers(clusters, size=(REPEATS, clusters))
     tail = (1 - confidence) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail])
+    low, high = np.quantile(statistic(*(sample[drawn] for sample in samples)), [tail, 1 - tail])
     return float(low), float(high)

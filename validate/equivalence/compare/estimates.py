@@ -34,9 +34,13 @@ class Scale:
 
 @dataclass(frozen=True)
 class Apart:
-    """One arm against the default one at one position: nats, but for ``rank``, which says whether the chosen token's changed."""
+    """One arm against the default one at one position: nats, but for ``rank``, which says whether the chosen token's changed.
+
+    ``best``: of the default arm's best token, as ``logprob`` is of the chosen one.
+    """
 
     logprob: float
+    best: float
     kl: float
     lacking: float
     rank: bool
@@ -72,7 +76,10 @@ def apart(token: int, first: dict[int, float], second: dict[int, float]) -> Apar
     rest_first, rest_second = max(rest_first, 1e-6), max(rest_second, 1e-6)
     divergence += rest_first * math.log(rest_first / rest_second)
     rank = _rank(token, first) != _rank(token, second)
-    return Apart(second[token] - first[token], max(divergence, 0.0), 2.0 * rest_first * largest**2, rank)
+    best = max(first, key=first.__getitem__)
+    # One that is no longer among the best is at most as likely as the least of them.
+    moved = second.get(best, min(second.values())) - first[best]
+    return Apart(second[token] - first[token], moved, max(divergence, 0.0), 2.0 * rest_first * largest**2, rank)
 
 
 def _rank(token: int, logprobs: dict[int, float]) -> int:

@@ -5,6 +5,8 @@ Statistics, of all positions and of each group of them (a scene, a class of posi
 - ``size``: rms of a logit's difference, nats (differences of logprobs over their scale, estimates.py).
 - ``shift``: the mean difference of the logprob over requests, nats; it may be as large as what being batched otherwise does to
   the mean of one request (rms over requests), so a shift that is common to all requests stands out and that of one does not.
+- ``best``: the same of the default path's best token. Tokens that are drawn from the model itself are as likely after any small
+  change, to first order (their mean logprob is at its maximum): a temperature, say, does not shift them, but the best ones.
 - ``kl``: mean divergence a token, nats; quadratic in the noise, so the square of ``MULTIPLE`` is allowed.
 - ``ranks``: share of positions where the chosen token's rank changes.
 - ``growth``: how much the rms difference rises from a request's first to its last token (Theil and Sen's slope over eight equal
@@ -16,11 +18,13 @@ the cache and the state. Both sides are of the same requests and positions, so t
 vary together.
 
 A mean hides an error in few requests. So each request has two more, ``request size`` (rms over it) and ``largest`` (its largest
-difference over scale), held against a prediction limit for the largest of as many A/A requests (stats/prediction.py).
+difference over scale), held against a prediction limit for the largest of as many A/A requests (stats/prediction.py), moved by
+the scene's own median ratio of specialized to A/A, from 1 to ``MULTIPLE``: how noisy the path is in a scene is the group's
+matter, an outlier is one among its like. Scenes of fewer than ``FEWEST`` requests get ``MULTIPLE``.
 
 **False alarms.** ``ALPHA`` is the chance of any FAIL among all of these where the specialized path is as far off as is allowed:
 half for all groups' statistics together (Holm), a quarter for each of the two of requests (Bonferroni). A path that is nearer
-has less. **PASS** needs each statistic over all positions shown to be within what is allowed (one-sided 95 % bound); all five
+has less. **PASS** needs each statistic over all positions shown to be within what is allowed (one-sided 95 % bound); all six
 must be, so no adjustment is due (R. L. Berger, "Multiparameter hypothesis testing and acceptance sampling", Technometrics 24
 (1982)). Groups find what the whole hides: they can FAIL; those of fewer than ``FEWEST`` requests are left to the requests' own
 limits, and groups that are not decided are listed, for in a hundred small groups one never would be.
@@ -48,8 +52,27 @@ FEWEST = 5
 PARTS, LONG_ENOUGH = 8, 16  # equal parts of a request whose slope is taken; tokens for that
 
 Array = NDArray[np.float64]
+_BEST, _KL, _LACKING, _RANK = range(1, 5)  # columns of Table.specialized and Table.again
 # Columns of a group's sums, one row a request.
-_N, _W, _SQ_S, _SQ_A, _MEAN_S, _MEAN_A2, _KL_S, _KL_A, _RANK_S, _RANK_A, _SPREAD, _NEAR, _RISE_S, _RISE_A, _LONG = range(15)
+(
+    _N,
+    _W,
+    _SQ_S,
+    _SQ_A,
+    _MEAN_S,
+    _MEAN_A2,
+    _KL_S,
+    _KL_A,
+    _RANK_S,
+    _RANK_A,
+    _SPREAD,
+    _NEAR,
+    _RISE_S,
+    _RISE_A,
+    _LONG,
+    _BEST_S,
+    _BEST_A2,
+) = range(17)
 
 
 class Statistic(Record):
@@ -115,12 +138,12 @@ def judge(table: Table, floor: float) -> Judgement:
         requests=_beyond(table, floor),
         requests_count=len(table.names),
         tokens=len(table.request),
-        kl_lacking=float(table.specialized[:, 2].mean()) if len(table.request) else 0.0,
+        kl_lacking=float(table.specialized[:, _LACKING].mean()) if len(table.request) else 0.0,
     )
 
 
 def _sums(table: Table, mask: NDArray[np.bool_], rises: Array | None, floor: float) -> Array:
-    """[requests with a position in the group, 15]."""
+    """[requests with a position in the group, 17]."""
     request = table.request[mask]
 
     def of(values: Array) -> Array:
@@ -139,18 +162,20 @@ def _sums(table: Table, mask: NDArray[np.bool_], rises: Array | None, floor: flo
         of(again[:, 0] ** 2),
         mean_s,
         mean_a**2,
-        of(specialized[:, 1]),
-        of(again[:, 1]),
-        of(specialized[:, 3]),
-        of(again[:, 3]),
+        of(specialized[:, _KL]),
+        of(again[:, _KL]),
+        of(specialized[:, _RANK]),
+        of(again[:, _RANK]),
         of(table.spread[mask]),
         of(near),
         *(rises if rises is not None else np.zeros((3, len(table.names)))),
+        of(specialized[:, _BEST]) / np.maximum(n, 1),
+        (of(again[:, _BEST]) / np.maximum(n, 1)) ** 2,
     ]
     return np.stack(columns, axis=1)[n > 0]
 
 
-# Each gives specialized, again, and the floor's figure, of means over requests [..., 15] and the rms floor of a logit.
+# Each gives specialized, again, and the floor's figure, of means over requests [..., 17] and the rms floor of a logit.
 _Parts = Callable[[Array, float], tuple[Array, Array, Array]]
 
 
@@ -162,6 +187,10 @@ def _shift(m: Array, floor: float) -> tuple[Array, Array, Array]:
     # The floor as independent noise of each token: its mean over a request of n tokens is sqrt(n) times less.
     least = floor * np.sqrt(m[..., _W] / m[..., _N]) / np.sqrt(np.maximum(m[..., _N], 1.0)) + RESOLUTION
     return np.abs(m[..., _MEAN_S]), np.sqrt(m[..., _MEAN_A2]), least
+
+
+def _best(m: Array, floor: float) -> tuple[Array, Array, Array]:
+    return np.abs(m[..., _BEST_S]), np.sqrt(m[..., _BEST_A2]), _shift(m, floor)[2]
 
 
 def _kl(m: Array, floor: float) -> tuple[Array, Array, Array]:
@@ -179,7 +208,7 @@ def _growth(m: Array, floor: float) -> tuple[Array, Array, Array]:
     return m[..., _RISE_S] / long, m[..., _RISE_A] / long, np.full(m.shape[:-1], floor)
 
 
-_STATISTICS: dict[str, _Parts] = {"size": _size, "shift": _shift, "kl": _kl, "ranks": _ranks, "growth": _growth}
+_STATISTICS: dict[str, _Parts] = {"size": _size, "shift": _shift, "best": _best, "kl": _kl, "ranks": _ranks, "growth": _growth}
 
 
 def _statistic(sums: Array, parts: _Parts, floor: float) -> tuple[Estimate, tuple[float, float, float]]:
@@ -252,9 +281,7 @@ def _beyond(table: Table, floor: float) -> tuple[OfRequest, ...]:
     found = []
     for name, least in floors.items():
         specialized, again = (_of_requests(table, columns[:, 0], name, starts) for columns in (table.specialized, table.again))
-        # Noise below the floor says nothing of how noise varies between requests.
-        limit = largest_log(np.log(np.maximum(again, (floor / MULTIPLE) ** 2)), ALPHA / 4)
-        allowed = np.maximum(MULTIPLE**2 * np.exp(min(limit, 700.0)), least)
+        allowed = np.maximum(_limits(table, specialized, again, floor), least)
         for n in np.flatnonzero(specialized > allowed):
             own = slice(starts[n], starts[n] + lengths[n])
             position = int(np.argmax(np.abs(table.specialized[own, 0]) / table.move[own]))
@@ -272,6 +299,20 @@ def _beyond(table: Table, floor: float) -> tuple[OfRequest, ...]:
                 )
             )
     return tuple(sorted(found, key=lambda request: -request.specialized / request.allowed))
+
+
+def _limits(table: Table, specialized: Array, again: Array, floor: float) -> Array:
+    """[requests]: of squares. Noise below the floor says nothing of how noise varies between requests."""
+    logs = [np.log(np.maximum(squares, (floor / MULTIPLE) ** 2)) for squares in (specialized, again)]
+    limit = largest_log(logs[1], ALPHA / 4)
+    most = min(limit.value + 2 * np.log(MULTIPLE), 700.0)
+    scenes = np.array([scene for scene, _ in table.names])
+    limits = np.full(len(scenes), most)
+    for scene in dict.fromkeys(table.names[n][0] for n in range(len(scenes))):
+        own = scenes == scene
+        if own.sum() >= FEWEST:
+            limits[own] = np.clip(limit.moved((logs[0] - logs[1])[own]), min(limit.value, most), most)
+    return np.asarray(np.exp(limits))
 
 
 def _of_requests(table: Table, differences: Array, name: str, starts: NDArray[np.int64]) -> Array:

@@ -16,8 +16,9 @@ Array = NDArray[np.float64]
 class Table:
     """[positions] each, in the specialized arm's recording order. ``request`` counts the requests from 0, ``position`` tokens.
 
-    ``specialized`` and ``again`` are [positions, 4]: the logprob's difference to the default arm, KL, what KL may lack, rank
-    changed. ``move``, ``spread`` and ``gap``: estimates.Scale. ``context``: tokens before this one, of the prompt and decoded.
+    ``specialized`` and ``again`` are [positions, 5]: the logprob's difference to the default arm, that of the best token, KL,
+    what KL may lack, rank changed. ``move``, ``spread`` and ``gap``: estimates.Scale. ``context``: tokens before this one, of
+    the prompt and decoded.
     """
 
     names: tuple[tuple[str, str], ...]
@@ -72,17 +73,17 @@ def table(pairs: list[Pair], block: int) -> Table:
             row = [len(names) - 1, n, len(first.prompt) + n, at.move, at.spread, at.gap]
             for other in others:
                 a = apart(token, own, known(token, other.logprobs[n], other.top[n]))
-                row += [a.logprob, a.kl, a.lacking, a.rank]
+                row += [a.logprob, a.best, a.kl, a.lacking, a.rank]
             rows.append(row)
-    columns = np.array(rows, dtype=np.float64).reshape(-1, 14)
+    columns = np.array(rows, dtype=np.float64).reshape(-1, 16)
     request, position, context = columns[:, :3].astype(np.int64).T
     return Table(
         names=tuple(names),
         request=request,
         position=position,
         context=context,
-        specialized=columns[:, 6:10],
-        again=columns[:, 10:14],
+        specialized=columns[:, 6:11],
+        again=columns[:, 11:16],
         move=columns[:, 3],
         spread=columns[:, 4],
         gap=columns[:, 5],

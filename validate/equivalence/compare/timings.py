@@ -14,7 +14,10 @@ Array = NDArray[np.float64]
 
 
 class Timing(Record):
-    """Medians of one figure in one scene, and the specialized one over the default one with its 95 % interval over requests."""
+    """Medians over the requests of a scene, of intervals of each request's median.
+
+    ``ratio``: specialized over default, ``low`` and ``high`` its 95 % interval over requests.
+    """
 
     scene: str
     figure: str
@@ -58,17 +61,17 @@ def timings(pairs: list[Pair]) -> tuple[Timing, ...]:
     for scene in dict.fromkeys(pair.default.scene for pair in pairs):
         own = [pair for pair in pairs if pair.default.scene == scene]
         for figure, of in FIGURES.items():
-            clusters = [tuple(np.array(of(t)) for t in (pair.default, pair.again, pair.specialized)) for pair in own]
-            clusters = [samples for samples in clusters if all(len(sample) for sample in samples)]
-            if not clusters:
+            values = [[of(t) for t in (pair.default, pair.again, pair.specialized)] for pair in own]
+            medians = np.array([[np.median(arm) for arm in arms] for arms in values if all(arms)])
+            if not len(medians):
                 continue
-            default, again, specialized = (float(np.median(np.concatenate(side))) for side in zip(*clusters, strict=True))
-            low, high = interval(clusters, _ratio)
+            default, again, specialized = map(float, np.median(medians, axis=0))
+            low, high = interval((medians[:, 0], medians[:, 2]), _ratio)
             found.append(
                 Timing(
                     scene=scene,
                     figure=figure,
-                    requests=len(clusters),
+                    requests=len(medians),
                     default=default,
                     again=again,
                     specialized=specialized,
@@ -80,5 +83,5 @@ def timings(pairs: list[Pair]) -> tuple[Timing, ...]:
     return tuple(found)
 
 
-def _ratio(default: Array, _: Array, specialized: Array) -> float:
-    return float(np.median(specialized) / np.median(default))
+def _ratio(default: Array, specialized: Array) -> Array:
+    return np.asarray(np.median(specialized, axis=-1) / np.median(default, axis=-1))
