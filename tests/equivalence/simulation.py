@@ -10,7 +10,7 @@ from collections import Counter
 from statistics import median
 
 from tests.equivalence.faults import FAULTS
-from tests.equivalence.toy import Fault, Plan, Toy, arm, arms
+from tests.equivalence.toy import Fault, Plan, arms
 from validate.equivalence.compare.comparison import compare
 from validate.equivalence.compare.detected import Detection, detected_by
 from validate.verdict import Verdict
@@ -20,7 +20,7 @@ def alarms(repeats: int, multiple: float, noise: float = 0.02, dtype: str = "bfl
     """Verdicts, and the checks that did not pass. Every comparison has another model, other prompts and other noise."""
     found: Counter[str] = Counter()
     for seed in range(1, repeats + 1):
-        comparison = compare(arms(noise=noise, multiple=multiple, seed=seed, rounds_to=dtype, growth=growth))
+        comparison = compare(arms(Plan(seed=seed), noise, multiple, rounds_to=dtype, growth=growth))
         found[str(comparison.verdict)] += 1
         for check in comparison.checks:
             if check.verdict not in (Verdict.PASS, None):
@@ -29,7 +29,7 @@ def alarms(repeats: int, multiple: float, noise: float = 0.02, dtype: str = "bfl
 
 
 def faults(repeats: int, noise: float = 0.02, dtype: str = "bfloat16") -> None:
-    """A row a fault: in how many repeats found, by which check first, after how many tokens, and the same of the common comparison.
+    """A row a fault: in how many repeats found, by which check first, after how many tokens; the common comparison.
 
     Numbers of tokens are medians; an arm decodes 3,840.
     """
@@ -44,9 +44,8 @@ def faults(repeats: int, noise: float = 0.02, dtype: str = "bfloat16") -> None:
 
 def detection(fault: Fault, seed: int, noise: float = 0.02, dtype: str = "bfloat16") -> Detection | None:
     """What finds the fault in a specialized path with twice the default's noise."""
-    sound = arms(noise=noise, seed=seed, rounds_to=dtype)
-    toy = Toy(Plan(seed=seed))
-    faulty = arm(toy, "specialized", 3, 2 * noise, fault=fault, rounds_to=dtype)
+    sound = arms(Plan(seed=seed), noise, rounds_to=dtype)
+    faulty = arms(Plan(seed=seed), noise, fault=fault, rounds_to=dtype).specialized
     return detected_by(sound.default, sound.again, sound.specialized, faulty)
 
 

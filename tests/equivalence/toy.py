@@ -5,8 +5,10 @@ noise of one request depends on itself from position to position and is larger i
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from validate.records.model import Machine
 Array = NDArray[np.float64]
 VOCABULARY, WIDTH, BEST, BLOCK = 96, 16, 8, 16
 SCENES = ("alone", "eight", "preempted", "prefix", "recycled")
+NAMES = ("default", "default-again", "specialized")
 KEEP = 0.8  # of the state from token to token
 
 
@@ -166,29 +169,27 @@ def steps(plan: Plan, specialized: bool) -> Steps:
     return Steps(source="toy", by_scene=dict.fromkeys(plan.scenes, counted), corrupted=0)
 
 
+@lru_cache(1)
+def toy(plan: Plan) -> Toy:
+    """The same model and requests for the same plan."""
+    return Toy(plan)
+
+
+@lru_cache(8)
 def arm(
-    toy: Toy, name: str, seed: int, noise: float, *, fault: Fault | None = None, growth: float = 0.0, rounds_to: str = "bfloat16"
+    plan: Plan, name: str, noise: float, *, fault: Fault | None = None, growth: float = 0.0, rounds_to: str = "bfloat16"
 ) -> Arm:
+    """One arm: its noise is drawn by its name."""
     specialized = name == "specialized"
-    described = manifest(name, "latency_specialized" if specialized else "auto", toy.plan, rounds_to)
-    answers = toy.transcripts(seed, noise, fault, growth)
-    return Arm(Path(f"/toy/{name}"), described, answers, steps(toy.plan, specialized))
+    described = manifest(name, "latency_specialized" if specialized else "auto", plan, rounds_to)
+    answers = toy(plan).transcripts(NAMES.index(name), noise, fault, growth)
+    return Arm(Path(f"/toy/{name}"), described, answers, steps(plan, specialized))
 
 
 def arms(
-    plan: Plan | None = None,
-    noise: float = 0.02,
-    multiple: float = 2.0,
-    *,
-    seed: int = 0,
-    fault: Fault | None = None,
-    growth: float = 0.0,
-    rounds_to: str = "bfloat16",
+    plan: Plan | None = None, noise: float = 0.02, multiple: float = 2.0, *, fault: Fault | None = None, **fields: Any
 ) -> Arms:
     """Three arms; the specialized one has ``multiple`` times the noise and the fault."""
-    toy = Toy(replace(plan or Plan(), seed=seed))
-    return Arms(
-        arm(toy, "default", 1, noise, growth=growth, rounds_to=rounds_to),
-        arm(toy, "default-again", 2, noise, growth=growth, rounds_to=rounds_to),
-        arm(toy, "specialized", 3, noise * multiple, fault=fault, growth=growth, rounds_to=rounds_to),
-    )
+    plan = plan or Plan()
+    default, again = (arm(plan, name, noise, **fields) for name in NAMES[:2])
+    return Arms(default, again, arm(plan, NAMES[2], noise * multiple, fault=fault, **fields))

@@ -48,7 +48,8 @@ def jackknife(sums: Array, statistic: Callable[[Array], Array]) -> Estimate:
 
     ``statistic`` takes [..., columns] and gives [...]. The variance is (n - 1) / n times the sum of squares of the
     leave-one-out figures about their mean: B. Efron and C. Stein, "The jackknife estimate of variance", Annals of Statistics 9
-    (1981), who show that it overstates the variance on average.
+    (1981), who show that it overstates the variance on average. Of skewed
+    figures (squares) of 30 clusters the lower 95 % bound misses in 3 % of samples, the upper one in 8 % (tests/stats).
     """
     n = len(sums)
     total = sums.sum(axis=0)

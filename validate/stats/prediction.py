@@ -42,7 +42,7 @@ def largest_log(logs: Array, alpha: float) -> Limit:
     of how large a value can be.
     """
     n = len(logs)
-    centre = float(np.median(logs))
+    centre = float(np.quantile(logs, 0.5, method="higher"))
     above = logs[logs > centre] - centre
     spread = float(np.sqrt(np.mean(above**2) * (1 + 1 / n))) if len(above) else 0.0
     return Limit(centre, spread, float(stats.t.isf(alpha / n, max(n // 2, 1))))

@@ -8,8 +8,8 @@ beyond the best k only the sum ``rest`` of their probabilities is known, and ``r
 **KL divergence.** The tokens that both arms name (``kept``) stay apart, all others are lumped: by the chain rule ``KL(P‖Q) =
 lumped + rest · KL(P | rest ‖ Q | rest)``, so the estimate is never above the true divergence, and what it lacks is at most
 ``rest · m² / 2`` if no tail token's log ratio, given the tail, exceeds ``m`` (M. Bun and T. Steinke, "Concentrated differential
-privacy", 2016, proposition 3.3). ``m`` is unknown; for the report it is taken to be twice the largest log ratio among the kept
-tokens of that position: once for the token, once for the tail's own sum.
+privacy", 2016, proposition 3.3). ``m`` is unknown. If the tail's logits move as the kept ones do, it is ``rest`` times half
+their mean square log ratio, to second order: that is reported beside it (``lacking``), judged by nothing.
 """
 
 import math
@@ -64,14 +64,14 @@ def scale(token: int, logprobs: dict[int, float]) -> Scale:
 def apart(token: int, first: dict[int, float], second: dict[int, float]) -> Apart:
     """The second arm's figures less the first's; the divergence is the first from the second."""
     kept = first.keys() & second.keys()
-    divergence, rest_first, rest_second, largest = 0.0, 1.0, 1.0, 0.0
+    divergence, rest_first, rest_second, squares = 0.0, 1.0, 1.0, 0.0
     for t in kept:
         ratio = first[t] - second[t]
         p = math.exp(min(first[t], 0.0))
         divergence += p * ratio
         rest_first -= p
         rest_second -= math.exp(min(second[t], 0.0))
-        largest = max(largest, abs(ratio))
+        squares += ratio * ratio
     # A rest below what fp32 logprobs resolve is no rest: the logarithm of two such would be noise.
     rest_first, rest_second = max(rest_first, 1e-6), max(rest_second, 1e-6)
     divergence += rest_first * math.log(rest_first / rest_second)
@@ -79,7 +79,7 @@ def apart(token: int, first: dict[int, float], second: dict[int, float]) -> Apar
     best = max(first, key=first.__getitem__)
     # One that is no longer among the best is at most as likely as the least of them.
     moved = second.get(best, min(second.values())) - first[best]
-    return Apart(second[token] - first[token], moved, max(divergence, 0.0), 2.0 * rest_first * largest**2, rank)
+    return Apart(second[token] - first[token], moved, max(divergence, 0.0), rest_first * squares / len(kept) / 2, rank)
 
 
 def _rank(token: int, logprobs: dict[int, float]) -> int:

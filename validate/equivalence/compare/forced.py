@@ -49,6 +49,7 @@ from validate.verdict import Verdict
 ALPHA = 0.01
 CONFIDENCE = 0.95
 FEWEST = 5
+FEW_RANKS = 0.01  # a share that is never too many: where no rank changes, the few near ties would not decide anything
 PARTS, LONG_ENOUGH = 8, 16  # equal parts of a request whose slope is taken; tokens for that
 
 Array = NDArray[np.float64]
@@ -200,7 +201,7 @@ def _kl(m: Array, floor: float) -> tuple[Array, Array, Array]:
 
 
 def _ranks(m: Array, floor: float) -> tuple[Array, Array, Array]:
-    return m[..., _RANK_S] / m[..., _N], m[..., _RANK_A] / m[..., _N], m[..., _NEAR] / m[..., _N]
+    return m[..., _RANK_S] / m[..., _N], m[..., _RANK_A] / m[..., _N], m[..., _NEAR] / m[..., _N] + FEW_RANKS
 
 
 def _growth(m: Array, floor: float) -> tuple[Array, Array, Array]:
