@@ -20,7 +20,7 @@ def alarms(repeats: int, multiple: float, noise: float = 0.02, dtype: str = "bfl
     """Verdicts, and the checks that did not pass. Every comparison has another model, other prompts and other noise."""
     found: Counter[str] = Counter()
     for seed in range(1, repeats + 1):
-        comparison = compare(arms(Plan(seed=seed), noise, multiple, rounds_to=dtype, growth=growth))
+        comparison = compare(arms(Plan(seed, requests=6, tokens=32), noise, multiple, rounds_to=dtype, growth=growth))
         found[str(comparison.verdict)] += 1
         for check in comparison.checks:
             if check.verdict not in (Verdict.PASS, None):

@@ -1,6 +1,5 @@
 """What a person sees while it runs: a live table on a terminal, plain lines elsewhere."""
 
-import sys
 import time
 from collections.abc import Iterable
 
@@ -11,16 +10,11 @@ from rich.text import Text
 
 from validate.numerics.plan import Task
 from validate.records.model import Line
+from validate.report.console import COLOURS
 from validate.report.tables import Row
 from validate.verdict import Verdict
 
 PLAIN_EVERY = 10.0  # seconds between two progress lines where there is no terminal
-COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.INVALID: "magenta"}
-
-
-def console() -> Console:
-    """Standard output; wide where there is no terminal, so that a log's lines stay whole."""
-    return Console(width=None if sys.stdout.isatty() else 160, highlight=False)
 
 
 class Display:

@@ -101,4 +101,4 @@ def _forced(measured: Measured, before: dict[str, int]) -> int | None:
 
 def _fails(measured: Measured, rows: int) -> bool:
     table = measured.forced.first(rows)
-    return forced_check(judge(table, measured.floor), table, measured.pairs).verdict is Verdict.FAIL
+    return forced_check(judge(table, measured.floor, measured.forced), table, measured.pairs).verdict is Verdict.FAIL

@@ -119,8 +119,8 @@ class Judgement(Record):
     kl_lacking: float
 
 
-def judge(table: Table, floor: float) -> Judgement:
-    """``floor``: allowance.floor of the arms."""
+def judge(table: Table, floor: float, whole: Table | None = None) -> Judgement:
+    """``floor``: allowance.floor of the arms. ``whole``: what ``table`` is the first part of, whose A/A noise sets the limits."""
     groups = table.groups()
     rises = _rises(table)
     rows = []
@@ -136,7 +136,7 @@ def judge(table: Table, floor: float) -> Judgement:
     ]
     return Judgement(
         statistics=tuple(statistics),
-        requests=_beyond(table, floor),
+        requests=_beyond(table, floor, whole or table),
         requests_count=len(table.names),
         tokens=len(table.request),
         kl_lacking=float(table.specialized[:, _LACKING].mean()) if len(table.request) else 0.0,
@@ -265,35 +265,33 @@ def _rises(table: Table) -> Array:
     return rises
 
 
-def _beyond(table: Table, floor: float) -> tuple[OfRequest, ...]:
-    """Requests beyond the limits of one, the furthest first."""
-    count = len(table.names)
-    if not count:
+def _beyond(table: Table, floor: float, whole: Table) -> tuple[OfRequest, ...]:
+    """Requests beyond the limits of one, the furthest first. The rms of a request that is cut off is not judged."""
+    count, lengths = len(whole.names), np.bincount(whole.request)
+    if count < FEWEST:
         return ()
-    starts = np.searchsorted(table.request, np.arange(count))
-    lengths = np.diff(np.append(starts, len(table.request)))
+    present = np.arange(len(table.names))
     # By the floor alone, of normal noise: the tail of a mean of n squares (B. Laurent and P. Massart, Annals of Statistics 28
     # (2000), lemma 1), and the quantile of the largest of all.
     k = float(norm.isf(ALPHA / 4 / count))
     floors = {
         "request size": floor**2 * (1 + k * np.sqrt(2 / lengths) + k**2 / lengths),
-        "largest": np.full(count, (floor * float(norm.isf(ALPHA / 8 / len(table.request)))) ** 2),
+        "largest": np.full(count, (floor * float(norm.isf(ALPHA / 8 / len(whole.request)))) ** 2),
     }
     found = []
     for name, least in floors.items():
-        specialized, again = (_of_requests(table, columns[:, 0], name, starts) for columns in (table.specialized, table.again))
-        allowed = np.maximum(_limits(table, specialized, again, floor), least)
+        judged = present if name == "largest" else present[np.bincount(table.request) == lengths[present]]
+        specialized, again = _of_requests(table, name)[judged, 0], _of_requests(whole, name)[:, 1]
+        allowed = np.maximum(_limits(whole, judged, specialized, again, floor), least[judged])
         for n in np.flatnonzero(specialized > allowed):
-            own = slice(starts[n], starts[n] + lengths[n])
-            position = int(np.argmax(np.abs(table.specialized[own, 0]) / table.move[own]))
-            figures = [float(np.sqrt(value[n])) for value in (specialized, again, allowed)]
-            scene, request = table.names[n]
+            scene, request = table.names[judged[n]]
+            figures = [float(np.sqrt(value)) for value in (specialized[n], again[judged[n]], allowed[n])]
             found.append(
                 OfRequest(
                     name=name,
                     scene=scene,
                     request=request,
-                    position=position,
+                    position=table.largest(table.request == judged[n])[1],
                     specialized=figures[0],
                     again=figures[1],
                     allowed=figures[2],
@@ -302,22 +300,26 @@ def _beyond(table: Table, floor: float) -> tuple[OfRequest, ...]:
     return tuple(sorted(found, key=lambda request: -request.specialized / request.allowed))
 
 
-def _limits(table: Table, specialized: Array, again: Array, floor: float) -> Array:
-    """[requests]: of squares. Noise below the floor says nothing of how noise varies between requests."""
+def _limits(whole: Table, judged: NDArray[np.int64], specialized: Array, again: Array, floor: float) -> Array:
+    """[judged]: of squares; ``again`` is of all requests. Noise below the floor does not say how it varies between requests."""
     logs = [np.log(np.maximum(squares, (floor / MULTIPLE) ** 2)) for squares in (specialized, again)]
     limit = largest_log(logs[1], ALPHA / 4)
     most = min(limit.value + 2 * np.log(MULTIPLE), 700.0)
-    scenes = np.array([scene for scene, _ in table.names])
-    limits = np.full(len(scenes), most)
-    for scene in dict.fromkeys(table.names[n][0] for n in range(len(scenes))):
+    scenes = np.array([whole.names[n][0] for n in judged])
+    limits = np.full(len(judged), most)
+    for scene in dict.fromkeys(whole.names[n][0] for n in judged):
         own = scenes == scene
         if own.sum() >= FEWEST:
-            limits[own] = np.clip(limit.moved((logs[0] - logs[1])[own]), min(limit.value, most), most)
+            moved = limit.moved(logs[0][own] - logs[1][judged[own]])
+            limits[own] = np.clip(moved, min(limit.value, most), most)
     return np.asarray(np.exp(limits))
 
 
-def _of_requests(table: Table, differences: Array, name: str, starts: NDArray[np.int64]) -> Array:
-    """Squares, nats² of a logit [requests]."""
+def _of_requests(table: Table, name: str) -> Array:
+    """Squares, nats² of a logit [requests, 2]: specialized and again."""
+    starts = np.searchsorted(table.request, np.arange(len(table.names)))
+    differences = np.stack([table.specialized[:, 0], table.again[:, 0]], axis=1)
+    move = table.move[:, None]
     if name == "largest":
-        return np.maximum.reduceat((differences / table.move) ** 2, starts)
-    return np.add.reduceat(differences**2, starts) / np.add.reduceat(table.move**2, starts)
+        return np.asarray(np.maximum.reduceat((differences / move) ** 2, starts))
+    return np.asarray(np.add.reduceat(differences**2, starts) / np.add.reduceat(move**2, starts))

@@ -8,8 +8,8 @@ from rich.table import Table
 from validate.equivalence.compare import junit, summary
 from validate.equivalence.compare.arms import Arms
 from validate.equivalence.compare.comparison import Comparison, compare
-from validate.numerics.display import COLOURS
 from validate.records import arm_folder, folder
+from validate.report.console import COLOURS
 
 SHOWN = 10  # findings printed at the end; summary.md has more
 
