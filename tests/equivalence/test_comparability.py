@@ -100,3 +100,13 @@ def test_what_was_not_answered_alike_is_invalid(sound: Arms, which: str, change:
 def test_a_recording_without_an_end(sound: Arms) -> None:
     other = replace(sound.again, manifest=sound.again.manifest.model_copy(update={"end": None}))
     assert "no end" in complete(replace(sound, again=other)).findings[0].text
+
+
+def test_sampled_requests_are_listed_as_not_run(sound: Arms) -> None:
+    def sampled(arm: Arm) -> Arm:
+        return replace(arm, transcripts=tuple(t.model_copy(update={"kind": "sampled"}) for t in arm.transcripts))
+
+    comparison = compare(Arms(*map(sampled, sound)))
+    assert comparison.verdict is Verdict.INVALID
+    assert {check.name: check.verdict for check in comparison.checks}["sampled"] is None
+    assert comparison.findings[-1].text == "no request could be compared"

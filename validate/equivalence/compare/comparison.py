@@ -110,6 +110,10 @@ def compare(arms: Arms, undrafted: Arm | None = None) -> Comparison:
     if undrafted is not None:
         checked, without = drafts.without_drafts(arms.specialized, undrafted, measured.noise)
         checks.append(checked)
+    sampled = sum(pair.default.kind == "sampled" for pair in pairs)
+    if sampled:
+        why = "a near tie draws another token, and nothing behind it can be compared"
+        checks.append(Check(name="sampled", verdict=None, detail=f"{sampled} requests: {why}"))
     if not greedy and not measured.forced.names:
         checks.append(check("anything", "nothing", [Finding(verdict=Verdict.INVALID, text="no request could be compared")]))
     common = [(pair, common_practice.finds(pair)) for pair in measured.pairs if pair.default.kind != "sampled"]
