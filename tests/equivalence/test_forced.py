@@ -100,3 +100,10 @@ def test_too_few_requests_for_an_interval_are_inconclusive(sound: Arms) -> None:
     comparison = compare(arms(Plan(requests=2, scenes=("alone", "eight"))))
     assert comparison.verdict is Verdict.INCONCLUSIVE
     assert any("too few for an interval" in finding.text for finding in comparison.findings)
+
+
+def test_a_scene_that_was_batched_alike_twice_is_no_alarm(sound: Arms) -> None:
+    """Its default answers are the same to the bit; the specialized path's noise there is that of the other scenes."""
+    default = {t.key: t for t in sound.default.transcripts}
+    again = tuple(default[t.key] if t.scene == "alone" else t for t in sound.again.transcripts)
+    assert compare(replace(sound, again=replace(sound.again, transcripts=again))).verdict is Verdict.PASS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 Array = NDArray[np.float64]
 
@@ -25,21 +25,21 @@ class Estimate:
         """The one-sided p-value of "it is at most ``bound``", from Student's t with ``clusters`` - 1 degrees of freedom."""
         if self.error == 0.0:
             return float(self.value <= bound)
-        return float(stats.t.sf((self.value - bound) / self.error, self.clusters - 1))
+        return float(special.stdtr(self.clusters - 1, (bound - self.value) / self.error))
 
     def upper(self, confidence: float) -> float:
         """The one-sided upper bound."""
-        return self.value + float(stats.t.ppf(confidence, self.clusters - 1)) * self.error
+        return self.value + float(special.stdtrit(self.clusters - 1, confidence)) * self.error
 
     def lower(self, confidence: float) -> float:
         """The one-sided lower bound."""
-        return self.value - float(stats.t.ppf(confidence, self.clusters - 1)) * self.error
+        return self.value - float(special.stdtrit(self.clusters - 1, confidence)) * self.error
 
     def clusters_needed(self, confidence: float) -> int | None:
         """How many clusters of this kind put the upper bound below 0, if the figure stays; None where none would."""
         if self.value >= 0.0:
             return None
-        quantile = float(stats.t.ppf(confidence, self.clusters - 1))
+        quantile = float(special.stdtrit(self.clusters - 1, confidence))
         return int(np.ceil(self.clusters * (quantile * self.error / self.value) ** 2))
 
 

@@ -13,9 +13,10 @@ Statistics, of all positions and of each group of them (a scene, a class of posi
   parts): by no more than ``MULTIPLE`` times the A/A arm's rise and the whole of its noise besides.
 
 Each is what the specialized path shows less what is allowed: the greater of ``MULTIPLE`` times the A/A figure and of the figure
-that ``allowance.floor`` makes of the dtype's rounding. Requests are the clusters: positions of one depend on each other through
-the cache and the state. Both sides are of the same requests and positions, so the jackknife of the difference knows how they
-vary together.
+that ``allowance.floor`` makes of the dtype's rounding. A group is allowed what all positions are, at least: a scene whose two
+default recordings happened to be batched alike has little noise of its own, and says nothing of what its requests may show.
+Requests are the clusters: positions of one depend on each other through the cache and the state. Both sides are of the same
+requests and positions, so the jackknife of the difference knows how they vary together.
 
 A mean hides an error in few requests. So each request has two more, ``request size`` (rms over it) and ``largest`` (its largest
 difference over scale), held against a prediction limit for the largest of as many A/A requests (stats/prediction.py), moved by
@@ -121,13 +122,18 @@ class Judgement(Record):
 
 def judge(table: Table, floor: float, whole: Table | None = None) -> Judgement:
     """``floor``: allowance.floor of the arms. ``whole``: what ``table`` is the first part of, whose A/A noise sets the limits."""
-    groups = table.groups()
     rises = _rises(table)
     rows = []
-    for group, mask in groups.items():
+    of_all = dict.fromkeys(_STATISTICS, 0.0)
+    for group, mask in table.groups().items():
         sums = _sums(table, mask, rises if group == "all" or group.startswith("scene") else None, floor)
-        if len(sums) >= FEWEST:
-            rows += [(name, group, sums, *_statistic(sums, parts, floor)) for name, parts in _STATISTICS.items()]
+        if len(sums) < FEWEST:
+            continue
+        for name, parts in _STATISTICS.items():
+            estimate, figures = _statistic(sums, parts, floor, of_all[name])
+            rows.append((name, group, sums, estimate, figures))
+            if group == "all":
+                of_all[name] = figures[2]
     rows = [row for row in rows if row[0] != "growth" or row[2][:, _LONG].sum() >= FEWEST]
     adjusted = holm(np.array([row[3].above() for row in rows], dtype=np.float64))
     statistics = [
@@ -212,15 +218,17 @@ def _growth(m: Array, floor: float) -> tuple[Array, Array, Array]:
 _STATISTICS: dict[str, _Parts] = {"size": _size, "shift": _shift, "best": _best, "kl": _kl, "ranks": _ranks, "growth": _growth}
 
 
-def _statistic(sums: Array, parts: _Parts, floor: float) -> tuple[Estimate, tuple[float, float, float]]:
-    """Specialized less allowed, and specialized, again and allowed."""
+def _statistic(sums: Array, parts: _Parts, floor: float, of_all: float) -> tuple[Estimate, tuple[float, float, float]]:
+    """Specialized less allowed, and specialized, again and allowed; ``of_all`` is the least that is allowed."""
 
     def figures(means: Array) -> tuple[Array, Array, Array]:
         specialized, again, least = parts(means, floor)
         if parts is _growth:
             noise = np.maximum(np.sqrt(means[..., _SQ_A] / means[..., _W]), least)
-            return specialized, again, MULTIPLE * np.maximum(again, 0.0) + noise
-        return specialized, again, np.maximum((MULTIPLE**2 if parts is _kl else MULTIPLE) * again, least)
+            allowed = MULTIPLE * np.maximum(again, 0.0) + noise
+        else:
+            allowed = np.maximum((MULTIPLE**2 if parts is _kl else MULTIPLE) * again, least)
+        return specialized, again, np.maximum(allowed, of_all)
 
     def less(means: Array) -> Array:
         specialized, _, allowed = figures(means)

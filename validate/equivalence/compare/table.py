@@ -64,7 +64,7 @@ def table(pairs: list[Pair], block: int) -> Table:
     names, rows = [], []
     for pair in pairs:
         first, others = pair.default, (pair.specialized, pair.again)
-        if first.kind != "forced" or any(first.tokens != other.tokens for other in others):
+        if first.kind != "forced" or not first.tokens or any(first.tokens != other.tokens for other in others):
             continue
         names.append((first.scene, first.request))
         for n, token in enumerate(first.tokens):
