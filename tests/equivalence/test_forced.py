@@ -5,7 +5,8 @@ faults: 3,840 of 80; A/A noise of 0.03 nats a logit):
 
 - ``alarms 200 1``, the default path as the specialized one: 200 PASS. ``alarms 200 2``, twice its noise: 200 PASS.
 - ``alarms 60 2 0.0000002 float32``: 60 PASS
-- ``alarms 200 5.5678``, as far off as is allowed: BOUNDARY
+- ``alarms 200 5.5678``, as far off as is allowed: forced decoding FAIL 5, all by the limits of requests, greedy tokens FAIL 10,
+  PASS 8, the others INCONCLUSIVE
 - ``faults 5``, twice the noise and the fault; found in, by what first, decoded tokens (median), of them by the common
   comparison: stale_after_preemption 5 (forced 3, tokens 2), 1,605, 5; prefix_of_wrong_block 5 (tokens), 2,401, 5;
   padded_row_written 4 (tokens 3, forced 1), 1,087, 0; after_partial_acceptance 5 (forced 4, tokens 1), 60, 5;
