@@ -84,6 +84,7 @@ def test_times_are_kept_apart_and_judge_nothing(sound: Arms) -> None:
     comparison = compare(replace(sound, specialized=replace(sound.specialized, transcripts=tuple(slow))))
     assert comparison.verdict is Verdict.PASS
     ratios = {t.figure: t.ratio for t in comparison.timings if t.scene == "alone"}
+    assert all(t.specialized == pytest.approx(t.ratio * t.default) for t in comparison.timings)
     assert ratios["inter-token latency, ms"] == pytest.approx(3, rel=0.2)
     assert ratios["decode, tokens/s a request"] == pytest.approx(1 / 3, rel=0.2)
     assert ratios["time to first token, ms"] == 1
