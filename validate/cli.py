@@ -38,13 +38,14 @@ def numerics(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="run nothing; say what every case needs, and the commands")] = False,
 ) -> int:
     """Judges every decode stage of both paths against the float64 reference."""
-    from validate.numerics import detection, display, session  # not before it is needed: these import torch
+    from validate.numerics import detection, session  # not before it is needed: these import torch
     from validate.paths import group
     from validate.records.model import Arguments
+    from validate.report.console import console
 
     given: dict[str, object] = {"profile": profile, "keyword": keyword, "seeds": seeds, "planted": plant}
     given |= {"vllm_src": str(vllm_src) if vllm_src else None, "mode": "faults" if faults else None}
-    out = display.console()
+    out = console()
     if dry_run:
         if resume or faults or plant:
             raise InputError("--dry-run takes none of --resume, --faults and --plant: it resolves the cases of a profile")
@@ -90,12 +91,31 @@ def diff(first: Run, second: Run) -> int:
 
 
 @app.command()
+def compare(
+    default: Annotated[Path, typer.Argument(help="record of the default path")],
+    again: Annotated[Path, typer.Argument(help="of the default path again, batched otherwise: the noise")],
+    specialized: Annotated[Path, typer.Argument(help="of the specialized path")],
+    undrafted: Annotated[Path | None, typer.Option(help="of the specialized path without drafts")] = None,
+    output: Output = Path("runs"),
+) -> int:
+    """Compares recorded arms of whole engines; needs no engine.
+
+    Exit code 0 if the specialized path differs from the default one by no more than is allowed, 1 if by more, 2 if the records do
+    not decide it, 3 if they are no proof: other engines, requests that are missing, too few specialized steps.
+    """
+    from validate.equivalence.compare import session
+    from validate.report.console import console
+
+    return session.run((default, again, specialized), undrafted, output, console())
+
+
+@app.command()
 def faults() -> int:
     """Lists the planted faults."""
     from rich.table import Table
 
     from validate.faults import catalogue
-    from validate.numerics.display import console
+    from validate.report.console import console
 
     table = Table("fault", "path", "subtle", "stands for")
     for fault in catalogue().values():
@@ -108,12 +128,13 @@ def faults() -> int:
 def bench(profile: ProfileName = None, keyword: Keyword = None, seeds: Seeds = None, output: Output = Path("runs")) -> int:
     """Measures cases per second, and what each stage and each part of it costs."""
     from validate.numerics import bench as benchmark
-    from validate.numerics import display, session
+    from validate.numerics import session
     from validate.records.model import Arguments
+    from validate.report.console import console
 
     chosen = session.profile_of(profile or "cpu", seeds)
     arguments = Arguments(mode="bench", profile=profile or "cpu", keyword=keyword, seeds=chosen.seeds)
-    return benchmark.run(session.start(arguments, chosen, output, 1, display.console()))
+    return benchmark.run(session.start(arguments, chosen, output, 1, console()))
 
 
 @app.command()
@@ -166,9 +187,9 @@ def build(
     from validate import profiles
     from validate.kernels import check
     from validate.kernels.compiling import ARCHITECTURES
-    from validate.numerics import display
     from validate.paths.vllm.source import opened
     from validate.records.provenance import cores
+    from validate.report.console import console
 
     unknown = [name for name in arch or () if name not in ARCHITECTURES]
     if unknown:
@@ -184,7 +205,7 @@ def build(
         output=output,
         update=update_golden,
     )
-    return check.run(request, display.console())
+    return check.run(request, console())
 
 
 def main() -> None:

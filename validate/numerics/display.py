@@ -1,6 +1,5 @@
 """What a person sees while it runs: a live table on a terminal, plain lines elsewhere."""
 
-import sys
 import time
 from collections.abc import Iterable
 
@@ -11,16 +10,11 @@ from rich.text import Text
 
 from validate.numerics.plan import Task
 from validate.records.model import Line
+from validate.report.console import COLOURS
 from validate.report.tables import Row
 from validate.verdict import Verdict
 
 PLAIN_EVERY = 10.0  # seconds between two progress lines where there is no terminal
-_COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.INVALID: "magenta"}
-
-
-def console() -> Console:
-    """Standard output; wide where there is no terminal, so that a log's lines stay whole."""
-    return Console(width=None if sys.stdout.isatty() else 160, highlight=False)
 
 
 class Display:
@@ -71,7 +65,7 @@ class Display:
                 table.add_row(stage, "", f"0/{planned}", "", "", "", "")
             for n, row in enumerate(own):
                 complete = self._done[stage] == planned
-                colour = _COLOURS[row.verdict] if complete or row.verdict is not Verdict.PASS else ""
+                colour = COLOURS[row.verdict] if complete or row.verdict is not Verdict.PASS else ""
                 counted = f"{self._done[stage]}/{planned}" + (f", {row.missing} not run" if row.missing else "")
                 cells = [row.subject, counted, row.failed, row.invalid, f"{row.seconds:.1f}", row.worst_check]
                 table.add_row("" if n else stage, *map(str, cells), style=colour)

@@ -4,6 +4,7 @@ import os
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -11,6 +12,7 @@ from validate.errors import InputError
 from validate.records.model import SCHEMA_VERSION, Line, Manifest
 
 MANIFEST, MEASUREMENTS = "manifest.json", "measurements.jsonl"
+Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
 def now() -> str:
@@ -31,18 +33,18 @@ def create(parent: Path, profile: str) -> Path:
             except FileExistsError:
                 continue
     except OSError as error:
-        raise _unwritable(parent, error) from error
+        raise unwritable(parent, error) from error
     raise InputError(f"cannot make a run folder in {parent}: {stem} and its 98 successors exist")
 
 
-def write(folder: Path, name: str, text: str) -> None:
+def write(folder: Path, name: str, content: str) -> None:
     """A whole file, under a temporary name first: a reader sees the old one or the new one, never half."""
     temporary = folder / f".{name}.part"
     try:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(content, encoding="utf-8")
         os.replace(temporary, folder / name)
     except OSError as error:
-        raise _unwritable(folder / name, error) from error
+        raise unwritable(folder / name, error) from error
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -62,18 +64,12 @@ def append(folder: Path, lines: list[Line]) -> None:
             file.write("".join(line.model_dump_json(exclude_none=True) + "\n" for line in lines))
             file.flush()
     except OSError as error:
-        raise _unwritable(folder / MEASUREMENTS, error) from error
+        raise unwritable(folder / MEASUREMENTS, error) from error
 
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a run. InputError if there is none or it is damaged."""
-    text = _text(folder / MANIFEST)
-    version = re.search(r'"schema_version":\s*(\w+)', text)
-    if version and version[1] != str(SCHEMA_VERSION):
-        raise InputError(f"{folder / MANIFEST}: schema version {version[1]}, this version reads {SCHEMA_VERSION}")
-    manifest = _parse(Manifest, text, f"{folder / MANIFEST}")
-    assert isinstance(manifest, Manifest)
-    return manifest
+    return versioned(Manifest, folder / MANIFEST)
 
 
 def read_lines(folder: Path, *, mend: bool = False) -> list[Line]:
@@ -82,19 +78,27 @@ def read_lines(folder: Path, *, mend: bool = False) -> list[Line]:
     ``mend`` drops a last line that was cut off in mid-write: what a run that was killed leaves.
     """
     path = folder / MEASUREMENTS
-    rows = _text(path).split("\n")
+    rows = text(path).split("\n")
     last = rows.pop()
     if last and not mend:
         raise InputError(f"{path}, line {len(rows) + 1}: truncated; `numerics --resume {folder}` runs that case again")
     lines = []
     for number, row in enumerate(rows, 1):
-        line = _parse(Line, row, f"{path}, line {number}")
-        assert isinstance(line, Line)
-        lines.append(line)
+        lines.append(parse(Line, row, f"{path}, line {number}"))
     return lines
 
 
-def _text(path: Path) -> str:
+def versioned(model: type[Parsed], path: Path) -> Parsed:
+    """A file that says which version of the record it is of. InputError if it is another one, or damaged."""
+    written = text(path)
+    version = re.search(r'"schema_version":\s*(\w+)', written)
+    if version and version[1] != str(SCHEMA_VERSION):
+        raise InputError(f"{path}: schema version {version[1]}, this version reads {SCHEMA_VERSION}")
+    return parse(model, written, f"{path}")
+
+
+def text(path: Path) -> str:
+    """A file of a record. InputError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -103,14 +107,16 @@ def _text(path: Path) -> str:
         raise InputError(f"cannot read {path}: {error}") from error
 
 
-def _parse(model: type[BaseModel], text: str, where: str) -> BaseModel:
+def parse(model: type[Parsed], written: str, where: str) -> Parsed:
+    """A part of a record from its JSON. InputError says ``where`` it is damaged, and which field."""
     try:
-        return model.model_validate_json(text)
+        return model.model_validate_json(written)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         raise InputError(f"{where}: {field + ': ' if field else ''}{first['msg']}") from error
 
 
-def _unwritable(path: Path, error: OSError) -> InputError:
+def unwritable(path: Path, error: OSError) -> InputError:
+    """What to raise where a file of a record cannot be written."""
     return InputError(f"cannot write {path}: {error.strerror or error}")

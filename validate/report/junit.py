@@ -33,12 +33,12 @@ def _test(suite: ET.Element, manifest: Manifest, line: Line) -> None:
     names = {"classname": line.stage, "name": f"{line.case} {line.subject}"}
     test = ET.SubElement(suite, "testcase", names, time=f"{line.seconds:.6f}")
     if not line.judged:
-        ET.SubElement(test, "skipped", message=_clean(line.missing or ""))
+        ET.SubElement(test, "skipped", message=clean(line.missing or ""))
     elif line.verdict is not Verdict.PASS:
         kind = "failure" if line.verdict is Verdict.FAIL else "error"
         first = line.error or "; ".join(f"{m.tensor} {m.check} {m.figure:.6g} > {m.bound:.6g}" for m in line.failures)
-        entry = ET.SubElement(test, kind, type=str(line.verdict), message=_clean(first))
-        entry.text = _clean(describe(manifest, line))
+        entry = ET.SubElement(test, kind, type=str(line.verdict), message=clean(first))
+        entry.text = clean(describe(manifest, line))
 
 
 def _counts(lines: list[Line]) -> dict[str, str]:
@@ -50,5 +50,6 @@ def _counts(lines: list[Line]) -> dict[str, str]:
     return {name: str(value) for name, value in counts.items()} | {"time": f"{seconds:.6f}"}
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """Text that XML can hold."""
     return _ILLEGAL.sub("?", text)

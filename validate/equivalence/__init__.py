@@ -1,0 +1,1 @@
+"""Whole engines: arms are recorded, each where its engine runs, and compared from their records."""

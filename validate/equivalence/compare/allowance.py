@@ -1,0 +1,36 @@
+"""How far the specialized path may lie from the default one: a multiple of the A/A noise, or the dtype's own rounding.
+
+``MULTIPLE``. A stage may be at most twice as far from float64 as the default path is (numerics/acceptance.py). Let ``e`` be the
+rms error of a logit of the default path. Independent errors of ``e`` and ``2 e`` lie ``sqrt(5) e`` apart. Two batch
+compositions of the default path lie ``sqrt(2 (1 - r)) e`` apart, ``r`` the correlation of their errors: they share the rounding
+points and differ in the order of sums, so ``r`` is above 0. The ratio is 1.6 for r = 0, 2.2 for 1/2, 4 for 0.84. The one
+published pair of figures agrees: a second launch of the same kernels kept 92 % of 16 greedy tokens on a model with KDA, a good
+other kernel 76 % (SGLang, test/kits/kda_cake_parity_kit.py): 3.4 times as many divergences a token, and their number grows as
+the noise does.
+
+``floor``. Where the A/A arm differs little or not at all (batch-invariant kernels, float32), ``r`` is near 1 and it says
+nothing of ``e``. Then ``e`` is what rounding the residual stream to the dtype costs: each of the 2 sublayers of each layer
+rounds it once, with a relative rms error of 0.42 u (rounding to nearest, significands distributed as 1/m: u / sqrt(3) * sqrt(3
+/ (8 ln 2)) = 0.42 u), independent ones add as squares, and the logits, linear in the stream, move by that share of their spread
+over the vocabulary, LOGIT_SPREAD nats in trained models to within a factor of 2. ``sqrt(5) e`` as above. Rounding inside of
+sublayers is left out: too low a floor only matters where A/A noise is below it, too high a one hides defects. bf16: 0.03 nats
+for 8 layers, 0.10 for 93.
+"""
+
+from validate.records.arm import ArmManifest
+
+MULTIPLE = 4.0
+LOGIT_SPREAD = 2.0  # nats, rms over the vocabulary
+ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
+
+# An fp32 logprob between -16 and -8 is recorded to within half an ulp of 2**-20 nats; a difference of two to within one.
+# ``LEAST`` is the least scale that differences are divided by (estimates.py): together, no logit is known better than to 1e-4
+# nats.
+RESOLUTION = 2.0**-20
+LEAST = 0.01
+
+
+def floor(manifest: ArmManifest) -> float:
+    """The rms difference of a logit, in nats, that two correct paths in the arm's dtype may show at any A/A noise."""
+    stream = 0.42 * ROUNDOFF[manifest.rounds_to] * (2 * manifest.layers) ** 0.5
+    return max(5**0.5 * stream * LOGIT_SPREAD, RESOLUTION / LEAST)

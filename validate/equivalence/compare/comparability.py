@@ -1,0 +1,92 @@
+"""Whether arms may be compared at all: one engine but for ``decode_backend``, the same requests, all answered."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from validate.equivalence.compare.arms import Arms, Pair
+from validate.equivalence.compare.finding import Check, Finding, at, check
+from validate.records.arm import ArmManifest
+from validate.records.arm_folder import Arm
+from validate.verdict import Verdict
+
+# What may differ; a planted arm is named as such in every report. Servers have their own addresses: whether there is one must
+# agree.
+MAY_DIFFER = {"name", "decode_backend", "start", "end", "planted", "served", "machine"}
+SPECIALIZED = "latency_specialized"
+
+
+def same_engine(arms: Arms) -> Check:
+    """INVALID with one finding for each difference between manifests that is not ``decode_backend``."""
+    default, again, specialized = (arm.manifest for arm in arms)
+    found = [*_differences(default, again), *_differences(default, specialized)]
+    if default.decode_backend != again.decode_backend:
+        found.append(f"decode_backend: {default.name} has {default.decode_backend}, {again.name} has {again.decode_backend}")
+    if specialized.decode_backend != SPECIALIZED:
+        found.append(f"decode_backend: {specialized.name} has {specialized.decode_backend}, not {SPECIALIZED}")
+    if len({arm.folder.resolve() for arm in arms}) < 3:
+        found.append("one folder is given twice: an arm that is compared with itself has no noise")
+    names = ", ".join(f"{m.name} ({m.decode_backend})" for m in (default, again, specialized))
+    return check("same engine", names, (Finding(verdict=Verdict.INVALID, text=text) for text in found))
+
+
+def differences(first: ArmManifest, second: ArmManifest, ignored: tuple[str, ...] = ()) -> list[str]:
+    """What differs though it must not, a line each; ``ignored`` are dotted names that may differ, too."""
+    return [line for line in _differences(first, second) if line.split(":")[0] not in ignored]
+
+
+def complete(arms: Arms) -> Check:
+    """INVALID with one finding for each request that an arm lacks, did not answer, or was asked otherwise."""
+    keys = [{t.key for t in arm.transcripts} for arm in arms]
+    every = set().union(*keys)
+    found: list[Finding] = []
+    for arm, own in zip(arms, keys, strict=True):
+        name = arm.manifest.name
+        if arm.manifest.end is None:
+            found.append(Finding(verdict=Verdict.INVALID, text=f"{name}: the recording has no end; resume it"))
+        if len(own) != arm.manifest.planned:
+            text = f"{name}: {len(own)} requests recorded, {arm.manifest.planned} planned"
+            found.append(Finding(verdict=Verdict.INVALID, text=text))
+        for key in sorted(every - own):
+            scene, request = key.split("/", 1)
+            found.append(Finding(verdict=Verdict.INVALID, text=f"missing in {name}", scene=scene, request=request))
+        found += [at(t, Verdict.INVALID, f"error in {name}: {t.error}") for t in arm.transcripts if t.error is not None]
+        found += _shapes(arm)
+    pairs = arms.pairs()
+    found += [finding for pair in pairs for finding in _asked(pair)]
+    return check("complete", f"{len(pairs)} of {len(every)} requests in all three arms", found)
+
+
+def _differences(first: ArmManifest, second: ArmManifest) -> Iterator[str]:
+    names = f"{first.name} has", f"{second.name} has"
+    for field in ArmManifest.model_fields:
+        if field not in MAY_DIFFER:
+            yield from _apart(field, getattr(first, field), getattr(second, field), names)
+    for field in ("system", "cpu", "cores", "gpus"):  # the memory of two nodes of one kind may differ by what firmware takes
+        yield from _apart(f"machine.{field}", getattr(first.machine, field), getattr(second.machine, field), names)
+    if bool(first.served) != bool(second.served):
+        yield f"served: {names[0]} {first.served or 'none'}, {names[1]} {second.served or 'none'}"
+
+
+def _apart(name: str, first: Any, second: Any, names: tuple[str, str]) -> Iterator[str]:
+    if isinstance(first, dict) and isinstance(second, dict):
+        for key in sorted({*first, *second}):
+            yield from _apart(f"{name}.{key}", first.get(key), second.get(key), names)
+    elif first != second:
+        yield f"{name}: {names[0]} {first}, {names[1]} {second}"
+
+
+def _shapes(arm: Arm) -> Iterator[Finding]:
+    for t in arm.transcripts:
+        if t.error is None and not len(t.tokens) == len(t.logprobs) == len(t.top):
+            text = f"{arm.manifest.name}: {len(t.tokens)} tokens, {len(t.logprobs)} logprobs, {len(t.top)} best tokens"
+            yield at(t, Verdict.INVALID, text)
+
+
+def _asked(pair: Pair) -> Iterator[Finding]:
+    first = pair.default
+    for other in (pair.again, pair.specialized):
+        for field in ("kind", "prompt", "seed"):
+            if getattr(first, field) != getattr(other, field):
+                yield at(first, Verdict.INVALID, f"the {field} is not the same in all arms")
+        if first.kind == "forced" and first.tokens != other.tokens:
+            yield at(first, Verdict.INVALID, "forced tokens are not the same in all arms: not forced, or not to the end")

@@ -1,0 +1,65 @@
+"""What a check of a comparison says."""
+
+import shlex
+from collections.abc import Iterable
+
+from validate.records.arm import Transcript
+from validate.records.model import Record
+from validate.verdict import Verdict, worst
+
+
+class Finding(Record):
+    """One reason not to pass. ``position`` counts the decoded tokens from 0.
+
+    ``tokens`` are the default path's and the specialized path's at that position; ``margins``, in nats, how far each arm prefers
+    its own to the other's, None where the other's is not among its best.
+    """
+
+    verdict: Verdict
+    text: str
+    scene: str | None = None
+    request: str | None = None
+    position: int | None = None
+    tokens: tuple[int, int] | None = None
+    margins: tuple[float | None, float | None] | None = None
+
+    @property
+    def line(self) -> str:
+        """All of it for a person, with the command that runs the request alone in both arms."""
+        where = f"{self.scene}/{self.request}" if self.request is not None else self.scene or ""
+        parts = [where, "" if self.position is None else f"position {self.position}"]
+        at = ", ".join(part for part in parts if part)
+        said = f"{self.verdict} {at + ': ' if at else ''}{self.text}"
+        if self.tokens is not None:
+            for arm, token, margin in zip(("default", "specialized"), self.tokens, self.margins or (None, None), strict=True):
+                said += f"; {arm} token {token} (margin {_margin(margin)})"
+        return said + (f"\n  rerun: {rerun(where)}" if self.request is not None else "")
+
+
+class Check(Record):
+    """One subject's outcome. ``detail``: the figures that it rests on, in one line; None in ``verdict``: nothing to judge."""
+
+    name: str
+    verdict: Verdict | None
+    detail: str
+    findings: tuple[Finding, ...] = ()
+
+
+def check(name: str, detail: str, findings: Iterable[Finding]) -> Check:
+    """A check with the verdict of its worst finding, PASS without any."""
+    found = tuple(sorted(findings, key=lambda finding: finding.verdict is not Verdict.FAIL))
+    return Check(name=name, verdict=worst([Verdict.PASS, *(f.verdict for f in found)]), detail=detail, findings=found)
+
+
+def at(transcript: Transcript, verdict: Verdict, text: str, position: int | None = None) -> Finding:
+    """A finding in one request."""
+    return Finding(verdict=verdict, text=text, scene=transcript.scene, request=transcript.request, position=position)
+
+
+def rerun(key: str) -> str:
+    """The command that runs one request alone in both arms and compares them."""
+    return f"nox -s equivalence -- -k {shlex.quote(key)}"
+
+
+def _margin(margin: float | None) -> str:
+    return "not among its best" if margin is None else f"{margin:.4g}"

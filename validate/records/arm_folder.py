@@ -1,0 +1,75 @@
+"""The folder of an arm: requests are appended as they end, so that an engine that dies loses none that it finished."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from validate.errors import InputError
+from validate.records.arm import ArmManifest, Steps, Transcript
+from validate.records.folder import MANIFEST, parse, text, unwritable, versioned, write
+
+TRANSCRIPTS, STEPS = "transcripts.jsonl", "steps.json"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A recorded arm. ``transcripts`` are in recording order; ``steps`` is None where the engine gave no account of them."""
+
+    folder: Path
+    manifest: ArmManifest
+    transcripts: tuple[Transcript, ...]
+    steps: Steps | None
+
+
+def write_manifest(folder: Path, manifest: ArmManifest) -> None:
+    """``manifest.json``."""
+    write(folder, MANIFEST, manifest.model_dump_json(indent=2) + "\n")
+
+
+def write_steps(folder: Path, steps: Steps) -> None:
+    """``steps.json``."""
+    write(folder, STEPS, steps.model_dump_json(indent=2) + "\n")
+
+
+def append(folder: Path, transcripts: Iterable[Transcript]) -> None:
+    """Further lines of ``transcripts.jsonl``, handed to the system when this returns."""
+    try:
+        with (folder / TRANSCRIPTS).open("a", encoding="utf-8") as file:
+            file.write(_lines(transcripts))
+    except OSError as error:
+        raise unwritable(folder / TRANSCRIPTS, error) from error
+
+
+def resume(folder: Path) -> tuple[Transcript, ...]:
+    """The requests that have a result. What is in the file otherwise (errors, a line cut off in mid-write) is taken out of it."""
+    done = tuple(t for t in _read(folder, mend=True) if t.error is None) if (folder / TRANSCRIPTS).exists() else ()
+    write(folder, TRANSCRIPTS, _lines(done))
+    return done
+
+
+def read(folder: Path) -> Arm:
+    """The record of an arm, as it is compared. InputError names the file and line that is damaged or says a request twice."""
+    manifest = versioned(ArmManifest, folder / MANIFEST)
+    steps = parse(Steps, text(folder / STEPS), f"{folder / STEPS}") if (folder / STEPS).exists() else None
+    return Arm(folder, manifest, _read(folder, mend=False), steps)
+
+
+def _read(folder: Path, *, mend: bool) -> tuple[Transcript, ...]:
+    """One transcript a request: a result takes the place of the errors before it."""
+    path = folder / TRANSCRIPTS
+    rows = text(path).split("\n")
+    last = rows.pop()
+    if last and not mend:
+        raise InputError(f"{path}, line {len(rows) + 1}: truncated; resume the recording, which asks that request again")
+    found: dict[str, Transcript] = {}
+    for number, row in enumerate(rows, 1):
+        transcript = parse(Transcript, row, f"{path}, line {number}")
+        before = found.pop(transcript.key, None)
+        if before is not None and before.error is None:
+            raise InputError(f"{path}, line {number}: request {transcript.key} a second time; did two recordings write here?")
+        found[transcript.key] = transcript
+    return tuple(found.values())
+
+
+def _lines(transcripts: Iterable[Transcript]) -> str:
+    return "".join(transcript.model_dump_json(exclude_defaults=True) + "\n" for transcript in transcripts)

@@ -1,0 +1,1 @@
+"""Statistics that several layers use: pure functions of numbers, each with its source."""

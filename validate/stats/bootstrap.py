@@ -1,0 +1,24 @@
+"""Intervals for statistics of clusters, drawn with replacement."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+REPEATS = 2000
+
+
+def interval(
+    samples: tuple[Array, ...], statistic: Callable[..., Array], confidence: float = 0.95, seed: int = 0
+) -> tuple[float, float]:
+    """The percentile interval of ``statistic`` of paired samples [clusters], one value a cluster in each.
+
+    ``statistic`` takes [repeats, clusters] of each sample and gives [repeats]. B. Efron and R. J. Tibshirani, "An Introduction
+    to the Bootstrap" (1993), chapter 13.
+    """
+    clusters = len(samples[0])
+    drawn = np.random.default_rng(seed).integers(clusters, size=(REPEATS, clusters))
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(statistic(*(sample[drawn] for sample in samples)), [tail, 1 - tail])
+    return float(low), float(high)
