@@ -84,7 +84,9 @@ class ArmManifest(Record):
     """Which engine it was. Two arms may be compared if they differ in ``name`` and ``decode_backend`` alone.
 
     ``engine``: its arguments without ``decode_backend``. ``model`` and ``plan``: digests of the model's files and of the scenes.
-    ``environment``: the VLLM_* variables that were set. Times are UTC, ISO 8601.
+    ``environment``: the VLLM_* variables that were set. Times are UTC, ISO 8601. In the scenes ``decode_only`` at least the share
+    ``minimum`` of the decode and verify steps must have run specialized, where that is what the arm asks for. ``rounds_to``: the
+    coarsest dtype to which both paths round between stages; ``layers``: the model's.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -93,6 +95,10 @@ class ArmManifest(Record):
     stand_in: bool
     engine: dict[str, Any]
     scenes: tuple[str, ...]
+    decode_only: tuple[str, ...] = ()
+    minimum: float = 0.95
+    rounds_to: Literal["bfloat16", "float16", "float32"] = "bfloat16"
+    layers: int = 93
     model: str
     plan: str
     planted: str | None = None

@@ -1,0 +1,1 @@
+"""Whole engines: arms are described, recorded and compared."""
