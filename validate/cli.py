@@ -38,13 +38,14 @@ def numerics(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="run nothing; say what every case needs, and the commands")] = False,
 ) -> int:
     """Judges every decode stage of both paths against the float64 reference."""
-    from validate.numerics import detection, display, session  # not before it is needed: these import torch
+    from validate.numerics import detection, session  # not before it is needed: these import torch
     from validate.paths import group
     from validate.records.model import Arguments
+    from validate.report.console import console
 
     given: dict[str, object] = {"profile": profile, "keyword": keyword, "seeds": seeds, "planted": plant}
     given |= {"vllm_src": str(vllm_src) if vllm_src else None, "mode": "faults" if faults else None}
-    out = display.console()
+    out = console()
     if dry_run:
         if resume or faults or plant:
             raise InputError("--dry-run takes none of --resume, --faults and --plant: it resolves the cases of a profile")
@@ -95,7 +96,7 @@ def faults() -> int:
     from rich.table import Table
 
     from validate.faults import catalogue
-    from validate.numerics.display import console
+    from validate.report.console import console
 
     table = Table("fault", "path", "subtle", "stands for")
     for fault in catalogue().values():
@@ -108,12 +109,13 @@ def faults() -> int:
 def bench(profile: ProfileName = None, keyword: Keyword = None, seeds: Seeds = None, output: Output = Path("runs")) -> int:
     """Measures cases per second, and what each stage and each part of it costs."""
     from validate.numerics import bench as benchmark
-    from validate.numerics import display, session
+    from validate.numerics import session
     from validate.records.model import Arguments
+    from validate.report.console import console
 
     chosen = session.profile_of(profile or "cpu", seeds)
     arguments = Arguments(mode="bench", profile=profile or "cpu", keyword=keyword, seeds=chosen.seeds)
-    return benchmark.run(session.start(arguments, chosen, output, 1, display.console()))
+    return benchmark.run(session.start(arguments, chosen, output, 1, console()))
 
 
 @app.command()
@@ -166,9 +168,9 @@ def build(
     from validate import profiles
     from validate.kernels import check
     from validate.kernels.compiling import ARCHITECTURES
-    from validate.numerics import display
     from validate.paths.vllm.source import opened
     from validate.records.provenance import cores
+    from validate.report.console import console
 
     unknown = [name for name in arch or () if name not in ARCHITECTURES]
     if unknown:
@@ -184,7 +186,7 @@ def build(
         output=output,
         update=update_golden,
     )
-    return check.run(request, display.console())
+    return check.run(request, console())
 
 
 @app.command()
@@ -210,7 +212,7 @@ def record(
     from validate.equivalence import commands as servers
     from validate.equivalence import listing
     from validate.equivalence import record as recording
-    from validate.numerics import display
+    from validate.report.console import console
 
     chosen = arm_sets.load(arms)
     name = next((known for known in arm_sets.NAMES if known == arm), None)
@@ -220,10 +222,10 @@ def record(
         typer.echo(servers.render(arms, chosen))
         return 0
     if dry_run:
-        display.console().print(listing.table(chosen, keyword))
+        console().print(listing.table(chosen, keyword))
         return 0
     asked = recording.Asked(arms, chosen, name, output, tuple(url or ()), resume, force_from, keyword)
-    return recording.record(asked, display.console())
+    return recording.record(asked, console())
 
 
 def main() -> None:

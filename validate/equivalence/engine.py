@@ -92,6 +92,10 @@ class Engine(Protocol):
         """The version of vLLM."""
         ...
 
+    def wait(self) -> bool:
+        """After it was lost: waits a while, and says whether it answers again."""
+        ...
+
     def close(self) -> None:
         """Gives the engine's memory back."""
         ...

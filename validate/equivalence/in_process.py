@@ -99,6 +99,10 @@ class InProcess:
         """See ``Engine``."""
         return str(self._vllm.__version__)
 
+    def wait(self) -> bool:
+        """See ``Engine``. What failed in this process does not come back."""
+        return False
+
     def close(self) -> None:
         """See ``Engine``."""
         with contextlib.suppress(Exception):

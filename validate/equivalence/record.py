@@ -17,7 +17,6 @@ from validate.equivalence.in_process import InProcess
 from validate.equivalence.scenes import Facts, Prompts, Scene, build, digest, seeded, with_tokens
 from validate.equivalence.server import Server
 from validate.errors import InputError
-from validate.numerics import selection
 from validate.records import arm_folder, folder, provenance
 from validate.records.arm import ArmManifest, Steps, Transcript
 from validate.verdict import Verdict
@@ -130,7 +129,11 @@ def record(asked: Asked, out: Console) -> int:
 def chosen(arms: ArmSet, facts: Facts, keyword: str | None) -> list[Scene]:
     """The scenes whose names match, in their order."""
     scenes = build(arms.scenes, facts, seeded(arms.seed, arms.prompt_ids))
-    found = [scene for scene in scenes if keyword is None or keyword == scene.name or selection.matches(keyword, scene.name)]
+    if keyword is None:
+        return scenes
+    from validate.numerics import selection  # not before it is needed: it imports torch
+
+    found = [scene for scene in scenes if keyword == scene.name or selection.matches(keyword, scene.name)]
     if not found:
         raise InputError(f"-k '{keyword}' selects none of the scenes {', '.join(scene.name for scene in scenes)}")
     return found
@@ -288,7 +291,7 @@ def _patiently(current: Recording, scene: Scene, engine: Engine) -> None:
             left = current.left(scene)
             return current.run(left, engine) if left else None
         except Lost:
-            if attempt == ATTEMPTS or not isinstance(engine, Server) or not engine.wait():
+            if attempt == ATTEMPTS or not engine.wait():
                 raise
 
 

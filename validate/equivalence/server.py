@@ -42,7 +42,7 @@ class Server:
         self._pauses, self._silence = pauses, silence
         self._traces = bool(arms.engine.get("enable_trace_replay"))
         try:
-            models = json.loads(self._patiently("GET", "/v1/models"))["data"]
+            models = json.loads(self._call("GET", "/v1/models", None))["data"]
             self.model, self._longest = str(models[0]["id"]), int(models[0]["max_model_len"])
         except Lost as error:
             raise InputError(str(error)) from error
@@ -107,7 +107,7 @@ class Server:
         """The server is its user's."""
 
     def wait(self) -> bool:
-        """Whether it answers again, waiting for it a while."""
+        """See ``Engine``."""
         for pause in (0.0, *self._pauses):
             time.sleep(pause)
             with contextlib.suppress(Lost, InputError):

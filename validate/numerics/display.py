@@ -1,6 +1,5 @@
 """What a person sees while it runs: a live table on a terminal, plain lines elsewhere."""
 
-import sys
 import time
 from collections.abc import Iterable
 
@@ -16,11 +15,6 @@ from validate.verdict import Verdict
 
 PLAIN_EVERY = 10.0  # seconds between two progress lines where there is no terminal
 _COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.INVALID: "magenta"}
-
-
-def console() -> Console:
-    """Standard output; wide where there is no terminal, so that a log's lines stay whole."""
-    return Console(width=None if sys.stdout.isatty() else 160, highlight=False)
 
 
 class Display:
