@@ -52,6 +52,7 @@ class Recording:
     steps: Steps
     unproven: dict[str, str]
     show: Callable[[int], None]
+    say: Callable[[str], None]
     lock: threading.Lock
 
     def left(self, scene: Scene) -> Scene | None:
@@ -219,7 +220,7 @@ def _begun(
     known = steps or Steps(source="no scene has run", by_scene={})
     ordered = scenes[::-1] if name == "default-again" else scenes
     by_key = {one.key: one for one in done}
-    return Recording(there, name, prompts, ordered, by_key, known, {}, lambda _: None, threading.Lock())
+    return Recording(there, name, prompts, ordered, by_key, known, {}, lambda _: None, lambda _: None, threading.Lock())
 
 
 def _recorded(asked: Asked, current: Recording, engines: Sequence[Engine], source: dict[str, Transcript], out: Console) -> int:
@@ -290,8 +291,11 @@ def _patiently(current: Recording, scene: Scene, engine: Engine) -> None:
         try:
             left = current.left(scene)
             return current.run(left, engine) if left else None
-        except Lost:
-            if attempt == ATTEMPTS or not engine.wait():
+        except Lost as error:
+            if attempt == ATTEMPTS:
+                raise
+            current.say(f"{error}: waiting for it, attempt {attempt} of {ATTEMPTS}")
+            if not engine.wait():
                 raise
 
 
@@ -314,7 +318,7 @@ def _progress(current: Recording, out: Console) -> Progress:
             due[0] = next((n for n in tenth if n > done), total + 1)
             out.print(f"{done} of {total} requests")
 
-    current.show = show
+    current.show, current.say = show, bar.console.print
     return bar
 
 
