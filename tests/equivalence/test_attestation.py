@@ -104,6 +104,15 @@ def test_what_is_planned_outside_of_a_capture_is_no_plan() -> None:
     assert engine.counts() == {("default", "decode", 2, 1, NO_PLAN): 1}
 
 
+def test_a_plan_of_the_warm_up_is_no_plan() -> None:
+    engine = Engine({}, [])
+    planned = engine.seen.planning(lambda: SimpleNamespace(q=1))
+    warm = ModelCudaGraphManager([Graph(2)])
+    engine.capture(warm, lambda graph, warmup: lambda graph: planned() if warmup else None)
+    engine.step(Graph(2), [1, 1])
+    assert engine.counts() == {("default", "decode", 2, 1, NO_PLAN): 1}
+
+
 def test_the_drafters_graphs_are_left_alone() -> None:
     class DraftManager(ModelCudaGraphManager):
         pass

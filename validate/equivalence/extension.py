@@ -8,7 +8,7 @@ kinds of engines are counted:
   what it planned is kept by graph, and each real step is counted with the graph that it replayed. A step counts as
   specialized if its graph was replayed in fact (``CudaGraphManager.run_fullgraph``) and was planned so.
 
-The names of vLLM's that this relies on are in ``entries.py``. Nothing of vLLM is imported before a worker asks for it.
+The names of vLLM's that this relies on are in ``entries.py``, and looked for before anything is wrapped. Nothing of vLLM is imported before a worker asks for it.
 """
 
 from collections import Counter
@@ -127,6 +127,12 @@ class Steps:
             return
         from vllm.v1.worker.gpu import cudagraph_utils
 
+        from validate.equivalence.entries import WRAPPED
+        from validate.paths.vllm.entries import differences
+        from validate.paths.vllm.source import opened
+
+        if moved := differences(opened(None), WRAPPED):
+            raise RuntimeError(f"steps cannot be counted: {'; '.join(moved)}")
         seen = Graphs()
         manager = cudagraph_utils.CudaGraphManager
         manager.capture = seen.capture(manager.capture)
