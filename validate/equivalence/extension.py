@@ -8,7 +8,8 @@ kinds of engines are counted:
   what it planned is kept by graph, and each real step is counted with the graph that it replayed. A step counts as
   specialized if its graph was replayed in fact (``CudaGraphManager.run_fullgraph``) and was planned so.
 
-The names of vLLM's that this relies on are in ``entries.py``, and looked for before anything is wrapped. Nothing of vLLM is imported before a worker asks for it.
+The names of vLLM's that this relies on are in ``entries.py``, and looked for before anything is wrapped. Nothing of vLLM is
+imported before a worker asks for it.
 """
 
 from collections import Counter
