@@ -208,6 +208,45 @@ def build(
     return check.run(request, console())
 
 
+@app.command()
+def record(
+    arms: Annotated[str, typer.Argument(help="an arm set's name, or a .toml file")],
+    arm: Annotated[str, typer.Option(help="default, default-again or specialized")] = "default",
+    url: Annotated[
+        list[str] | None, typer.Option(help="a server of that arm; may be repeated  [default: an engine in process]")
+    ] = None,
+    force_from: Annotated[Path | None, typer.Option(help="the default arm's record, whose tokens are forced")] = None,
+    keyword: Annotated[
+        str | None, typer.Option("-k", help="parts of scenes' names, joined by and, or, not; or a whole name")
+    ] = None,
+    output: Output = Path("runs"),
+    resume: Annotated[Path | None, typer.Option(help="continue an interrupted recording")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="record nothing; list the scenes")] = False,
+    commands: Annotated[
+        bool, typer.Option("--commands", help="record nothing; print the commands of all arms and nodes")
+    ] = False,
+) -> int:
+    """Records what a whole engine decodes: one arm of an arm set. Exit code 3 if the record proves nothing."""
+    from validate.equivalence import arm as arm_sets
+    from validate.equivalence import commands as servers
+    from validate.equivalence import listing
+    from validate.equivalence import record as recording
+    from validate.report.console import console
+
+    chosen = arm_sets.load(arms)
+    name = next((known for known in arm_sets.NAMES if known == arm), None)
+    if name is None:
+        raise InputError(f"--arm {arm}: the arms are {', '.join(arm_sets.NAMES)}")
+    if commands:
+        typer.echo(servers.render(arms, chosen))
+        return 0
+    if dry_run:
+        console().print(listing.table(chosen, keyword))
+        return 0
+    asked = recording.Asked(arms, chosen, name, output, tuple(url or ()), resume, force_from, keyword)
+    return recording.record(asked, console())
+
+
 def main() -> None:
     """Runs the command line; a person's errors become one line, never a traceback."""
     try:

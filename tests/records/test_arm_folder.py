@@ -46,7 +46,9 @@ def test_truncated_last_line(folder: Path) -> None:
     path.write_text(path.read_text()[:-9])
     with pytest.raises(InputError, match=r"transcripts.jsonl, line 2: truncated; resume"):
         arm_folder.read(folder)
-    assert arm_folder.resume(folder) == (transcript("a"),)
+    left = arm_folder.read(folder, mend=True).transcripts
+    assert left == (transcript("a"),)
+    arm_folder.keep(folder, left)
     arm_folder.append(folder, [transcript("b")])
     assert len(arm_folder.read(folder).transcripts) == 2
 
@@ -54,14 +56,18 @@ def test_truncated_last_line(folder: Path) -> None:
 def test_a_request_that_failed_is_asked_again(folder: Path) -> None:
     arm_folder.append(folder, [transcript("c", error="connection reset")])
     assert arm_folder.read(folder).transcripts[2].error == "connection reset"
-    assert len(arm_folder.resume(folder)) == 2
+    left = arm_folder.read(folder, mend=True).transcripts
+    assert len(left) == 2
+    arm_folder.keep(folder, left)
     arm_folder.append(folder, [transcript("c", error="connection reset"), transcript("c")])
     assert [t.error for t in arm_folder.read(folder).transcripts] == [None, None, None]
 
 
-def test_resuming_before_anything_is_recorded(tmp_path: Path) -> None:
-    assert arm_folder.resume(tmp_path) == ()
-    assert (tmp_path / arm_folder.TRANSCRIPTS).read_text() == ""
+def test_resuming_before_anything_is_recorded(folder: Path) -> None:
+    (folder / arm_folder.TRANSCRIPTS).unlink()
+    assert arm_folder.read(folder, mend=True).transcripts == ()
+    with pytest.raises(InputError, match="no run record"):
+        arm_folder.read(folder)
 
 
 def test_a_request_recorded_twice(folder: Path) -> None:
@@ -69,7 +75,7 @@ def test_a_request_recorded_twice(folder: Path) -> None:
     with pytest.raises(InputError, match=r"line 3: request alone/a a second time"):
         arm_folder.read(folder)
     with pytest.raises(InputError, match="a second time"):
-        arm_folder.resume(folder)
+        arm_folder.read(folder, mend=True)
 
 
 def test_damage_is_named(folder: Path) -> None:

@@ -40,23 +40,26 @@ def append(folder: Path, transcripts: Iterable[Transcript]) -> None:
         raise unwritable(folder / TRANSCRIPTS, error) from error
 
 
-def resume(folder: Path) -> tuple[Transcript, ...]:
-    """The requests that have a result. What is in the file otherwise (errors, a line cut off in mid-write) is taken out of it."""
-    done = tuple(t for t in _read(folder, mend=True) if t.error is None) if (folder / TRANSCRIPTS).exists() else ()
-    write(folder, TRANSCRIPTS, _lines(done))
-    return done
+def keep(folder: Path, transcripts: Iterable[Transcript]) -> None:
+    """``transcripts.jsonl`` as a whole: the requests that need not be asked again."""
+    write(folder, TRANSCRIPTS, _lines(transcripts))
 
 
-def read(folder: Path) -> Arm:
-    """The record of an arm, as it is compared. InputError names the file and line that is damaged or says a request twice."""
+def read(folder: Path, *, mend: bool = False) -> Arm:
+    """The record of an arm. InputError names the file and line that is damaged or says a request twice.
+
+    ``mend`` leaves out what a recording that goes on asks again: requests without a result, a line cut off in mid-write.
+    """
     manifest = versioned(ArmManifest, folder / MANIFEST)
     steps = parse(Steps, text(folder / STEPS), f"{folder / STEPS}") if (folder / STEPS).exists() else None
-    return Arm(folder, manifest, _read(folder, mend=False), steps)
+    return Arm(folder, manifest, _read(folder, mend=mend), steps)
 
 
 def _read(folder: Path, *, mend: bool) -> tuple[Transcript, ...]:
     """One transcript a request: a result takes the place of the errors before it."""
     path = folder / TRANSCRIPTS
+    if mend and not path.exists():
+        return ()
     rows = text(path).split("\n")
     last = rows.pop()
     if last and not mend:
@@ -68,7 +71,7 @@ def _read(folder: Path, *, mend: bool) -> tuple[Transcript, ...]:
         if before is not None and before.error is None:
             raise InputError(f"{path}, line {number}: request {transcript.key} a second time; did two recordings write here?")
         found[transcript.key] = transcript
-    return tuple(found.values())
+    return tuple(one for one in found.values() if not (mend and one.error))
 
 
 def _lines(transcripts: Iterable[Transcript]) -> str:

@@ -1,0 +1,163 @@
+"""An arm set: one TOML file from which the arms ``default``, ``default-again`` and ``specialized`` are made.
+
+They differ in ``decode_backend`` alone, which the file therefore cannot name. ``default-again`` is the default engine once
+more, its requests in another order and among other neighbours (``order.py``): what differs then is noise.
+"""
+
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from validate.equivalence.scenes import SceneSet
+from validate.errors import InputError
+
+Name = Literal["default", "default-again", "specialized"]
+NAMES: tuple[Name, ...] = ("default", "default-again", "specialized")
+BACKENDS: dict[Name, str] = {"default": "auto", "default-again": "auto", "specialized": "latency_specialized"}
+BACKEND = "decode_backend"
+ARMS = "validate.equivalence.arms"
+Dtype = Literal["bfloat16", "float16", "float32"]
+DTYPES: dict[str, Dtype] = {
+    "auto": "bfloat16",
+    "bfloat16": "bfloat16",
+    "float16": "float16",
+    "half": "float16",
+    "float32": "float32",
+    "float": "float32",
+}
+# The suite sets these itself: they say who records, not what is recorded.
+OURS = ("model", "worker_extension_cls", "logits_processors")
+
+
+class Launch(BaseModel):
+    """How the engine is spread over machines: ``nodes`` of ``gpus_per_node`` GPUs. ``port`` is the first node's server's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    nodes: int = Field(default=1, ge=1)
+    gpus_per_node: int = Field(default=1, ge=1)
+    port: int = Field(default=8000, ge=1, le=65535)
+    master_port: int = Field(default=29501, ge=1, le=65535)
+
+
+class ArmSet(BaseModel):
+    """What the arms have in common.
+
+    ``engine``: arguments by vLLM's names; ``environment``: variables that are set before vLLM is imported. ``prompt_ids``:
+    prompts are drawn from these token ids, the end excluded. ``top``: the best tokens of each position that are
+    recorded, 0 for none. ``minimum_specialized``: the share of decode and verify steps of ``decode_only`` scenes that the
+    specialized arm must run specialized.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    description: str
+    model: str
+    layers: int = Field(ge=1)
+    stand_in: bool = False
+    engine: dict[str, Any]
+    environment: dict[str, str] = Field(default_factory=dict)
+    launch: Launch | None = None
+    prompt_ids: tuple[int, int]
+    seed: int = 0
+    top: int = Field(default=20, ge=0)
+    minimum_specialized: float = Field(default=0.95, gt=0, le=1)
+    scenes: tuple[SceneSet, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _sound(self) -> "ArmSet":
+        config = self.engine.get("additional_config", {})
+        if not isinstance(config, dict) or BACKEND in config:
+            raise ValueError(f"engine.additional_config: a table without {BACKEND}, which is what the arms differ in")
+        for name in self.engine:
+            if "-" in name or name in OURS:
+                raise ValueError(f"engine.{name}: " + ("write _ for -" if "-" in name else "the suite sets it itself"))
+        for name in ("max_model_len", "max_num_batched_tokens", "max_num_seqs"):
+            if not isinstance(self.engine.get(name), int):
+                raise ValueError(f"engine.{name}: an integer is wanted, since scenes are made for it")
+        if self.engine.get("dtype", "auto") not in DTYPES:
+            raise ValueError(f"engine.dtype: one of {', '.join(DTYPES)} is wanted")
+        low, high = self.prompt_ids
+        if not 0 <= low < high:
+            raise ValueError("prompt_ids: two ids are wanted, the first below the second")
+        names = [scene.name for scene in self.scenes]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"scenes: two are named {twice[0]}")
+        for scene in self.scenes:
+            for wanted in getattr(scene, "of", ()):
+                if wanted not in names[: names.index(scene.name)]:
+                    raise ValueError(f"scenes: {scene.name} forces the tokens of {wanted}, and no scene before it has that name")
+            if getattr(scene, "of", ()) and self.engine.get("speculative_config"):
+                raise ValueError(f"scenes: {scene.name}: vLLM forces no tokens with speculative decoding")
+            if getattr(scene, "strings", ()) and self.engine.get("skip_tokenizer_init"):
+                raise ValueError(f"scenes: {scene.name}: stop strings need a tokenizer, and engine.skip_tokenizer_init is set")
+        return self
+
+    def arguments(self, name: Name) -> dict[str, Any]:
+        """The engine arguments of one arm."""
+        config = {**self.engine.get("additional_config", {}), BACKEND: BACKENDS[name]}
+        return {**self.engine, "additional_config": config}
+
+    @property
+    def rounds_to(self) -> Dtype:
+        """What both paths round to between stages. K3's checkpoint is bfloat16, which ``auto`` takes."""
+        return DTYPES[self.engine.get("dtype", "auto")]
+
+    @property
+    def forced(self) -> bool:
+        """Whether any scene decodes tokens that are given."""
+        return any(getattr(scene, "of", ()) for scene in self.scenes)
+
+
+def names() -> list[str]:
+    """The arm sets that come with the suite."""
+    files = resources.files(ARMS).iterdir()
+    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+
+
+def load(name: str) -> ArmSet:
+    """The arm set of that name, or in that ``.toml`` file. InputError if there is none or it is malformed.
+
+    ``base = "other"`` starts from another file: tables are merged, scenes of the same name and other values replaced, and the
+    scenes named in ``without`` left out.
+    """
+    fields = _fields(name, ())
+    try:
+        return ArmSet.model_validate(fields | {"name": Path(name).stem})
+    except ValidationError as error:
+        wrong = "; ".join(f"{_where(e['loc'])}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors())
+        raise InputError(f"malformed arm file {name}: {wrong}") from error
+
+
+def _fields(name: str, above: tuple[str, ...]) -> dict[str, Any]:
+    if name in above:
+        raise InputError(f"malformed arm file {above[0]}: base: {' -> '.join((*above, name))} goes round in circles")
+    there = Path(name) if name.endswith(".toml") else resources.files(ARMS).joinpath(f"{name}.toml")
+    if not name.endswith(".toml") and name not in names():
+        raise InputError(f"unknown arm set '{name}': there are {', '.join(names())}, or a .toml file")
+    try:
+        fields = tomllib.loads(there.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read the arm file {name}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"malformed arm file {name}: {error}") from error
+    base, without = fields.pop("base", None), fields.pop("without", [])
+    if base is None:
+        return fields
+    beside = str(Path(name).parent / base) if name.endswith(".toml") and str(base).endswith(".toml") else str(base)
+    below = _fields(beside, (*above, name))
+    scenes = {str(scene.get("name")): scene for scene in (*below.get("scenes", ()), *fields.get("scenes", ()))}
+    return _merged(below, fields) | {"scenes": [scene for one, scene in scenes.items() if one not in without]}
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    both = {key for key in above if isinstance(above[key], dict) and isinstance(below.get(key), dict)}
+    return below | above | {key: _merged(below[key], above[key]) for key in both}
+
+
+def _where(place: tuple[int | str, ...]) -> str:
+    return ".".join(map(str, place)) or "arm set"

@@ -1,0 +1,1 @@
+"""One TOML file an arm set: which engine, which scenes."""

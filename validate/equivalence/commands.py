@@ -1,0 +1,75 @@
+"""The commands that start an arm's servers, one a node, and record from them."""
+
+import json
+import shlex
+from typing import Any
+
+from validate.equivalence.arm import ArmSet, Launch, Name
+from validate.equivalence.in_process import EXTENSION, FORCING
+
+HEAD = "$HEAD"  # the first node's address, which only the user knows
+DEVELOPMENT = {"VLLM_SERVER_DEV_MODE": "1"}  # /collective_rpc and /reset_prefix_cache
+
+
+def arguments(arms: ArmSet, name: Name) -> dict[str, Any]:
+    """What ``vllm serve`` gets for an arm, on whichever node."""
+    extra: dict[str, Any] = {"worker_extension_cls": EXTENSION, "enable_prompt_tokens_details": True}
+    if arms.forced and arms.engine.get("enable_trace_replay"):
+        extra["enable_scale_out"] = True  # completions take no trace
+    elif arms.forced:
+        extra["logits_processors"] = [FORCING]
+    return arms.arguments(name) | extra
+
+
+def words(model: str, given: dict[str, Any]) -> list[str]:
+    """The command line for arguments by vLLM's names."""
+    found = ["vllm", "serve", model]
+    for name, value in given.items():
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            found.append(option if value else option.replace("--", "--no-", 1))
+        elif isinstance(value, dict):
+            found += [option, json.dumps(value)]
+        elif isinstance(value, list):
+            found += [option, *map(str, value)]
+        else:
+            found += [option, str(value)]
+    return found
+
+
+def on_node(arms: ArmSet, name: Name, node: int) -> list[str]:
+    """The command of one node. The nodes after the first serve nobody: their ranks take part."""
+    launch = arms.launch or Launch()
+    given = arguments(arms, name)
+    if launch.nodes > 1:
+        given |= {"distributed_executor_backend": "mp", "nnodes": launch.nodes, "node_rank": node}
+        given |= {"master_addr": HEAD, "master_port": launch.master_port}
+    given |= {"headless": True} if node else {"port": launch.port}
+    return words(arms.model, given)
+
+
+def render(file: str, arms: ArmSet) -> str:
+    """All commands, in the order in which a person gives them."""
+    launch = arms.launch or Launch()
+    variables = " ".join(f"{key}={shlex.quote(value)}" for key, value in (arms.environment | DEVELOPMENT).items())
+    lines = [f"# {arms.description}"]
+    if launch.nodes > 1:
+        lines.append(
+            f"# On every node: export HEAD=the first node's address. {launch.nodes} nodes of {launch.gpus_per_node} GPUs."
+        )
+    lines.append("# The folder that holds validate/ is on the PYTHONPATH of every node: vLLM's workers import from it.")
+    backends: list[tuple[Name, ...]] = [("default", "default-again"), ("specialized",)]
+    for names in backends:
+        for node in range(launch.nodes):
+            lines += ["", f"# {' and '.join(names)}" + (f": node {node}" if launch.nodes > 1 else "")]
+            lines.append(f"{variables} {_joined(on_node(arms, names[0], node))}")
+        if "default-again" in names:
+            lines += ["", "# between the two recordings of this backend the server is started anew"]
+        for name in names:
+            source = " --force-from DEFAULT_RUN" if arms.forced and name != "default" else ""
+            lines.append(f"python -m validate record {file} --arm {name} --url http://{HEAD}:{launch.port}{source}")
+    return "\n".join(lines)
+
+
+def _joined(parts: list[str]) -> str:
+    return " ".join(part if part == HEAD else shlex.quote(part) for part in parts)

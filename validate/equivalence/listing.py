@@ -1,0 +1,33 @@
+"""The scenes of an arm set, without an engine."""
+
+from rich.table import Table
+
+from validate.equivalence.arm import ArmSet
+from validate.equivalence.record import chosen
+from validate.equivalence.scenes import Facts
+
+SUPPOSED = 16  # tokens a cache block, which only the engine knows; numbers of requests do not depend on it
+
+
+def table(arms: ArmSet, keyword: str | None) -> Table:
+    """A row a scene, and the sums."""
+    engine = arms.engine
+    facts = Facts(
+        engine.get("block_size", SUPPOSED), engine["max_num_batched_tokens"], engine["max_model_len"], engine["max_num_seqs"]
+    )
+    scenes = chosen(arms, facts, keyword)
+    made = Table("scene", "requests", "tokens", "prompt lengths", "", title=f"{arms.name}: {arms.description}")
+    for scene in scenes:
+        lengths = [len(request.prompt) for request in scene.requests]
+        words = (
+            ["decode only"] * scene.decode_only
+            + [f"proves {scene.proves}"] * bool(scene.proves)
+            + [f"forces {scene.of}"] * bool(scene.of)
+        )
+        tokens = sum(request.tokens for request in scene.requests)
+        made.add_row(scene.name, f"{len(lengths)}", f"{tokens}", f"{min(lengths)}-{max(lengths)}", ", ".join(words))
+    requests = sum(len(scene.requests) for scene in scenes)
+    total = sum(request.tokens for scene in scenes for request in scene.requests)
+    made.add_section()
+    made.add_row(f"{len(scenes)} scenes", f"{requests}", f"at most {total}", "", f"lengths for blocks of {facts.block} tokens")
+    return made

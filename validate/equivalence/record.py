@@ -1,0 +1,354 @@
+"""Records an arm: runs its scenes on one engine or on several servers, and keeps what ends as it ends."""
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from validate.equivalence import attestation, order
+from validate.equivalence.arm import BACKENDS, ArmSet, Name
+from validate.equivalence.engine import CORRUPTED, PREEMPTIONS, Answer, Engine, Lost, metric, recorded
+from validate.equivalence.in_process import InProcess
+from validate.equivalence.scenes import Facts, Prompts, Scene, build, digest, seeded, with_tokens
+from validate.equivalence.server import Server
+from validate.errors import InputError
+from validate.records import arm_folder, folder, provenance
+from validate.records.arm import ArmManifest, Steps, Transcript
+from validate.verdict import Verdict
+
+ATTEMPTS = 3  # at a scene, with a server that comes back each time
+WHOLE_FILE = 64 * 2**20  # bytes; of larger files of a model only their ends go into its digest
+NANS = "VLLM_COMPUTE_NANS_IN_LOGITS"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person asked for. ``file`` is the arm set as it was named."""
+
+    file: str
+    arms: ArmSet
+    name: Name
+    output: Path = Path("runs")
+    urls: tuple[str, ...] = ()
+    resume: Path | None = None
+    force_from: Path | None = None
+    keyword: str | None = None
+
+
+@dataclass
+class Recording:
+    """A record in the making. ``lock`` guards all that follows it; several servers write to one record."""
+
+    folder: Path
+    name: Name
+    prompts: Prompts
+    scenes: list[Scene]
+    done: dict[str, Transcript]
+    steps: Steps
+    unproven: dict[str, str]
+    show: Callable[[int], None]
+    say: Callable[[str], None]
+    lock: threading.Lock
+
+    def left(self, scene: Scene) -> Scene | None:
+        """What of a scene is still to run; None if it is complete."""
+        requests = [r for r in scene.requests if f"{scene.name}/{r.name}" not in self.done]
+        if not requests and (scene.name in self.steps.by_scene or not scene.composed):
+            return None
+        return scene if scene.composed else replace(scene, requests=tuple(requests))
+
+    def run(self, scene: Scene, engine: Engine) -> None:
+        """Runs what is left of a scene. Lost if the engine is; what had ended before is kept where requests stand alone."""
+        if scene.composed:
+            return self._run(scene, engine)
+        for wave in sorted({request.wave for request in scene.requests}):
+            self._run(replace(scene, requests=tuple(r for r in scene.requests if r.wave == wave)), engine)
+
+    def _run(self, scene: Scene, engine: Engine) -> None:
+        again = self.name == "default-again"
+        played = order.again(scene, self.prompts) if again else scene
+        engine.fresh()
+        before = engine.metrics()
+        ended: list[Answer] = []
+
+        def end(answer: Answer) -> None:
+            if recorded(answer.request):
+                ended.append(answer)
+                transcript = answer.transcript(scene.name)
+                with self.lock:
+                    arm_folder.append(self.folder, [transcript])
+                    self.done[transcript.key] = transcript
+                self.show(len(self.done))
+
+        try:
+            engine.play(order.Order(played.requests, one_by_one=again, preempt_after=played.preempt_after), end)
+            counted, after = attestation.counted(engine.steps()), engine.metrics()
+        except BaseException:
+            if scene.composed:
+                self._drop(scene.name)
+            raise
+        if lacking := unproven(scene, ended, (metric(after, PREEMPTIONS) or 0) - (metric(before, PREEMPTIONS) or 0)):
+            self._drop(scene.name)
+            with self.lock:
+                self.unproven[scene.name] = lacking
+            return
+        new, earlier = metric(after, CORRUPTED), metric(before, CORRUPTED) or 0.0
+        with self.lock:
+            self.steps = combined(self.steps, scene.name, counted, None if new is None else int(new - earlier))
+            arm_folder.write_steps(self.folder, self.steps)
+
+    def _drop(self, scene: str) -> None:
+        with self.lock:
+            self.done = {key: one for key, one in self.done.items() if one.scene != scene}
+            arm_folder.keep(self.folder, self.done.values())
+
+
+def record(asked: Asked, out: Console) -> int:
+    """Records an arm, or what of it is left. Exit code 0, or 3 with a line for each thing that a comparison would refuse."""
+    earlier = arm_folder.read(asked.resume, mend=True) if asked.resume else None
+    if earlier and earlier.manifest.name != asked.name:
+        raise InputError(f"cannot resume {asked.resume} as {asked.name}: it records {earlier.manifest.name}")
+    source = forced_source(asked)
+    servers = [Server(url, asked.arms) for url in asked.urls]
+    engines: list[Engine] = [*servers] or [InProcess(asked.arms, asked.name)]
+    try:
+        facts = {engine.facts() for engine in engines}
+        if len(facts) > 1:
+            raise InputError("the servers differ in block size: start them with the same arguments")
+        current = _recording(asked, facts.pop(), engines[0], earlier, out)
+        return _recorded(asked, current, engines, source, out)
+    finally:
+        for engine in engines:
+            engine.close()
+
+
+def chosen(arms: ArmSet, facts: Facts, keyword: str | None) -> list[Scene]:
+    """The scenes whose names match, in their order."""
+    scenes = build(arms.scenes, facts, seeded(arms.seed, arms.prompt_ids))
+    if keyword is None:
+        return scenes
+    from validate.numerics import selection  # not before it is needed: it imports torch
+
+    found = [scene for scene in scenes if keyword == scene.name or selection.matches(keyword, scene.name)]
+    if not found:
+        raise InputError(f"-k '{keyword}' selects none of the scenes {', '.join(scene.name for scene in scenes)}")
+    return found
+
+
+def forced_source(asked: Asked) -> dict[str, Transcript]:
+    """The greedy record whose tokens are forced: what ``force_from`` holds, by scene and request."""
+    if asked.force_from is None:
+        if asked.arms.forced and asked.name != "default":
+            raise InputError(f"the arm {asked.name} decodes what the default arm decoded: name its record with --force-from")
+        return {}
+    there = arm_folder.read(asked.force_from, mend=True)
+    if there.manifest.name != "default":
+        raise InputError(f"--force-from {asked.force_from}: it records {there.manifest.name}, and the default arm's is wanted")
+    return {one.key: one for one in there.transcripts if one.kind == "greedy"}
+
+
+def unproven(scene: Scene, ended: Sequence[Answer], preemptions: float) -> str | None:
+    """What a scene was to show and did not."""
+    if scene.proves == "cached":
+        cold = [answer.request.name for answer in ended if answer.request.wave > 0 and not answer.cached]
+        if cold:
+            lacking = f"no token of {cold[0]} came from the prefix cache; a server says so with --enable-prompt-tokens-details"
+            return f"scene {scene.name}: {lacking}"
+    if scene.proves == "preempted" and not preemptions and not any(answer.preemptions for answer in ended):
+        return f"scene {scene.name}: no request was preempted"
+    return None
+
+
+def combined(steps: Steps, scene: str, counted: attestation.Counted, corrupted: int | None) -> Steps:
+    """The account of steps with that of one more stretch of a scene."""
+    before = steps.by_scene.get(scene, ())
+    by_scene = steps.by_scene | {scene: attestation.added(before, counted.steps or ())}
+    agree = counted.ranks_agree if steps.ranks_agree is None else steps.ranks_agree and counted.ranks_agree is not False
+    total = steps.corrupted if corrupted is None else (steps.corrupted or 0) + corrupted
+    return Steps(source=counted.source, by_scene=by_scene, corrupted=total, ranks_agree=agree)
+
+
+def model_digest(model: str) -> str:
+    """Of a model's files, 16 hex digits: names, sizes, contents (of large files their first and last MiB). Of a name that is no
+    folder here, the name.
+    """
+    root = Path(model)
+    if not root.is_dir():
+        return f"name {model}"
+    found = hashlib.sha256()
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        size = path.stat().st_size
+        found.update(f"{path.relative_to(root)} {size}\n".encode())
+        with path.open("rb") as file:
+            if size <= WHOLE_FILE:
+                found.update(file.read())
+            else:
+                found.update(file.read(2**20))
+                file.seek(-(2**20), os.SEEK_END)
+                found.update(file.read())
+    return found.hexdigest()[:16]
+
+
+def _recording(asked: Asked, facts: Facts, engine: Engine, earlier: arm_folder.Arm | None, out: Console) -> Recording:
+    arms, prompts = asked.arms, seeded(asked.arms.seed, asked.arms.prompt_ids)
+    scenes = chosen(arms, facts, asked.keyword)
+    manifest = _manifest(asked, facts, scenes, engine)
+    if earlier is None:
+        there = folder.create(asked.output, f"{arms.name}-{asked.name}")
+        arm_folder.write_manifest(there, manifest)
+        return _begun(there, asked.name, prompts, scenes, (), None)
+    for field in ("plan", "engine", "model", "decode_backend", "source"):
+        old, new = getattr(earlier.manifest, field), getattr(manifest, field)
+        if old != new:
+            raise InputError(f"cannot resume {earlier.folder}: its {field} is {old}, and now it is {new}")
+    complete = earlier.steps.by_scene if earlier.steps else {}
+    composed = {scene.name for scene in scenes if scene.composed}
+    done = [one for one in earlier.transcripts if one.scene not in composed or one.scene in complete]
+    arm_folder.keep(earlier.folder, done)
+    out.print(f"resuming {earlier.folder}: {len(done)} of {manifest.planned} requests are recorded")
+    return _begun(earlier.folder, asked.name, prompts, scenes, done, earlier.steps)
+
+
+def _begun(
+    there: Path, name: Name, prompts: Prompts, scenes: list[Scene], done: Sequence[Transcript], steps: Steps | None
+) -> Recording:
+    known = steps or Steps(source="no scene has run", by_scene={})
+    ordered = scenes[::-1] if name == "default-again" else scenes
+    by_key = {one.key: one for one in done}
+    return Recording(there, name, prompts, ordered, by_key, known, {}, lambda _: None, lambda _: None, threading.Lock())
+
+
+def _recorded(asked: Asked, current: Recording, engines: Sequence[Engine], source: dict[str, Transcript], out: Console) -> int:
+    again = f"python -m validate record {asked.file} --arm {asked.name} --resume {current.folder}"
+    out.print(f"recording {asked.name} of {asked.arms.name} in {current.folder}")
+    try:
+        with _progress(current, out):
+            _play_all(asked, current, engines, source)
+    except KeyboardInterrupt:
+        out.print(f"interrupted; {len(current.done)} requests are kept; go on with: {again}")
+        raise
+    except (Lost, InputError) as error:
+        raise InputError(f"{error}; {len(current.done)} requests are kept, go on with: {again}") from error
+    manifest = arm_folder.read(current.folder).manifest
+    arm_folder.write_manifest(current.folder, manifest.model_copy(update={"end": folder.now()}))
+    counts_nans = manifest.environment.get(NANS, "0") != "0"
+    found = list(current.unproven.values()) + attestation.objections(
+        asked.name, asked.arms.minimum_specialized, current.scenes, current.steps, current.done.values(), counts_nans
+    )
+    for line in found:
+        out.print(f"INVALID {line}", soft_wrap=True)
+    specialized, total = attestation.share(current.steps, current.scenes)
+    out.print(
+        f"{len(current.done)} requests recorded; {specialized} of {total} decode steps of decode_only scenes ran specialized"
+    )
+    return Verdict.INVALID.exit_code if found else 0
+
+
+def _play_all(asked: Asked, current: Recording, engines: Sequence[Engine], source: dict[str, Transcript]) -> None:
+    """Greedy scenes before those that force their tokens; within each, servers take a scene each."""
+    for forced in (False, True):
+        scenes = [scene for scene in current.scenes if (scene.of is not None) == forced and current.left(scene)]
+        if forced:
+            decoded = source or current.done
+            scenes = [_with_tokens(scene, decoded) for scene in scenes]
+        waiting, failures = list(scenes), list[Exception]()
+        threads = [
+            threading.Thread(target=_serve, args=(current, engine, waiting, failures), daemon=True) for engine in engines[1:]
+        ]
+        for thread in threads:
+            thread.start()
+        _serve(current, engines[0], waiting, failures)
+        for thread in threads:
+            thread.join()
+        unfinished = [scene for scene in scenes if current.left(scene) and scene.name not in current.unproven]
+        if failures and (unfinished or not isinstance(failures[0], Lost)):
+            raise failures[0]
+
+
+def _serve(current: Recording, engine: Engine, waiting: list[Scene], failures: list[Exception]) -> None:
+    """Runs scenes on one engine until none waits or the engine is lost for good; then others take its scene."""
+    while not any(not isinstance(failure, Lost) for failure in failures):
+        with current.lock:
+            if not waiting:
+                return
+            scene = waiting.pop(0)
+        try:
+            _patiently(current, scene, engine)
+        except Exception as error:
+            with current.lock:
+                failures.append(error)
+                waiting.append(scene)
+            return
+
+
+def _patiently(current: Recording, scene: Scene, engine: Engine) -> None:
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            left = current.left(scene)
+            return current.run(left, engine) if left else None
+        except Lost as error:
+            if attempt == ATTEMPTS:
+                raise
+            current.say(f"{error}: waiting for it, attempt {attempt} of {ATTEMPTS}")
+            if not engine.wait():
+                raise
+
+
+def _with_tokens(scene: Scene, decoded: dict[str, Transcript]) -> Scene:
+    own = {request.name: decoded.get(f"{scene.of}/{request.name}") for request in scene.requests}
+    return with_tokens(scene, {name: one.tokens for name, one in own.items() if one is not None})
+
+
+def _progress(current: Recording, out: Console) -> Progress:
+    total = sum(len(scene.requests) for scene in current.scenes)
+    columns = (TextColumn("requests"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=out, disable=not out.is_terminal)
+    task = bar.add_task("requests", total=total, completed=len(current.done))
+    tenth = iter(_tenths(total, len(current.done)))
+    due = [next(tenth, total + 1)]
+
+    def show(done: int) -> None:
+        bar.update(task, completed=done)
+        if not out.is_terminal and done >= due[0]:
+            due[0] = next((n for n in tenth if n > done), total + 1)
+            out.print(f"{done} of {total} requests")
+
+    current.show, current.say = show, bar.console.print
+    return bar
+
+
+def _tenths(total: int, done: int) -> Iterator[int]:
+    return (n for n in range(max(1, total // 10), total + 1, max(1, total // 10)) if n > done)
+
+
+def _manifest(asked: Asked, facts: Facts, scenes: list[Scene], engine: Engine) -> ArmManifest:
+    arms = asked.arms
+    commit, dirty = provenance.commit()
+    here = {key: value for key, value in sorted(os.environ.items()) if key.startswith("VLLM_")}
+    return ArmManifest(
+        name=asked.name,
+        decode_backend=BACKENDS[asked.name],
+        stand_in=arms.stand_in,
+        engine=arms.engine | {"model": arms.model, "block_size": facts.block},
+        scenes=tuple(scene.name for scene in scenes),
+        decode_only=tuple(scene.name for scene in scenes if scene.decode_only),
+        minimum=arms.minimum_specialized,
+        rounds_to=arms.rounds_to,
+        layers=arms.layers,
+        model=model_digest(arms.model),
+        plan=digest(scenes),
+        served=asked.urls,
+        environment=arms.environment if asked.urls else here,
+        versions=provenance.versions() | {"vllm": engine.version()},
+        source=provenance.source(),
+        commit=commit,
+        dirty=dirty,
+        machine=provenance.machine(),
+        planned=sum(len(scene.requests) for scene in scenes),
+        start=folder.now(),
+    )
