@@ -52,8 +52,8 @@ def numerics(
     if resume is not None and group.size() > 1:
         return _over_ranks(resume, given, out)
     if resume is not None:
+        _resumable(resume, given)
         current = session.resume(resume, workers, out)
-        _same(resume, given, current.manifest.arguments.model_dump())
     else:
         if faults and plant:
             raise InputError("--plant and --faults exclude each other: --faults runs every planted fault")
@@ -218,8 +218,8 @@ def _over_ranks(folder: Path, given: dict[str, object], out: "Console") -> int:
         if together_with.rank > 0:
             return together.follow(together_with)
         try:
+            _resumable(folder, given)
             current = session.resume(folder, None, out, keep_errors=together_with.restarted)
-            _same(folder, given, current.manifest.arguments.model_dump())
             chosen = over_ranks.wanted(current, together_with)
         except InputError:
             together.refuse(together_with)
@@ -239,7 +239,13 @@ def _dry_run(given: dict[str, object], out: "Console") -> int:
     return dry_run(arguments, session.profile_of(arguments.profile, arguments.seeds if "seeds" in named else None), out)
 
 
-def _same(run: Path, given: dict[str, object], recorded: dict[str, object]) -> None:
+def _resumable(run: Path, given: dict[str, object]) -> None:
+    """InputError where a run is not one to continue, or not with these arguments."""
+    from validate.records import folder
+
+    recorded = folder.read_manifest(run).arguments.model_dump()
+    if recorded["mode"] == "bench":
+        raise InputError(f"cannot resume {run}: it records bench, which is run again as a whole")
     for name, value in given.items():
         if value is not None and value != recorded[name]:
             raise InputError(f"cannot resume {run} with another {name}: it was run with {recorded[name]}, not {value}")

@@ -44,7 +44,6 @@ def judge_together(session: Session, group: Group, chosen: Sequence[Task]) -> in
     ids = {task.case for task in chosen}
     # What was recorded without the group gives way: it says that the case waits for one.
     session.lines = [line for line in session.lines if line.case not in ids or line.ranks == group.size]
-    records.write_lines(session.folder, session.lines)
     marker = session.folder / UNDER_WAY
 
     def lead(plan: Plan, cases: Mapping[str, Case], receive: runner.Receive) -> bool:
