@@ -218,15 +218,22 @@ def _over_ranks(folder: Path, given: dict[str, object], out: "Console") -> int:
         if together_with.rank > 0:
             return together.follow(together_with)
         try:
+            if together_with.refused:
+                raise InputError(together_with.refused)
             _resumable(folder, given)
             current = session.resume(folder, None, out, keep_errors=together_with.restarted)
             chosen = over_ranks.wanted(current, together_with)
-        except InputError:
-            together.refuse(together_with)
+        except InputError as error:
+            together.refuse(together_with, str(error))
             raise
-        return over_ranks.judge_together(current, together_with, chosen)
+        try:
+            return over_ranks.judge_together(current, together_with, chosen)
+        except InputError as error:  # the disk is full, say
+            together_with.refuse(str(error))
+            raise
     except group.Parted as error:
-        return _refuse(str(error))
+        _refuse(str(error))
+        together.leave()
 
 
 def _dry_run(given: dict[str, object], out: "Console") -> int:

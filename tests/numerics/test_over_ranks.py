@@ -126,6 +126,24 @@ def test_a_rank_that_is_lost_is_a_verdict_and_torchrun_goes_on_behind_it(run: Pa
             assert not line.failures
 
 
+def test_a_rank_that_fails_while_others_wait_for_it_in_a_collective_ends_the_case_for_all(run: Path) -> None:
+    faulty = sum("write0" in line.case for line in own_lines(run))
+    done = over_ranks(run, restarts=faulty, FAULT="apart", FAULT_CASE="write0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.count("error: ValueError: out of memory; and another rank's process") == faulty
+    for line in own_lines(run):
+        assert ("a rank's process ended" in (line.error or "")) == ("write0" in line.case)
+        assert line.error or (line.measurements and not line.failures)
+
+
+def test_what_is_refused_is_refused_again_however_often_torchrun_starts_it(run: Path) -> None:
+    """The fault is of the first start only: the later ones would judge."""
+    done = over_ranks(run, restarts=2, FAULT="refuses")
+    assert done.returncode != 0
+    assert done.stderr.count("error: rank 3: vLLM is not installed\n") == 3
+    assert not any(line.error or line.measurements for line in own_lines(run))
+
+
 def test_a_run_that_cannot_be_added_to_is_refused_in_one_line(run: Path) -> None:
     (run / "measurements.jsonl").write_text("{}\n")
     done = over_ranks(run)
