@@ -1,9 +1,10 @@
 """The command line: ``python -m validate``.
 
-Exit codes: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or bad input (one line on standard error), 130 after Ctrl-C (what
-was measured is kept and can be resumed).
+Exit codes: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or bad input (one line on standard error), 130 after Ctrl-C or
+SIGTERM (what was measured is kept and can be resumed).
 """
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,6 +46,8 @@ def numerics(
     given: dict[str, object] = {"profile": profile, "keyword": keyword, "seeds": seeds, "planted": plant}
     given |= {"vllm_src": str(vllm_src) if vllm_src else None, "mode": "faults" if faults else None}
     out = display.console()
+    if group.size() == 1:  # what a CI server or a batch system ends a run by; torchrun's ranks end at once by it
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     if dry_run:
         if resume or faults or plant:
             raise InputError("--dry-run takes none of --resume, --faults and --plant: it resolves the cases of a profile")
