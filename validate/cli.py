@@ -1,9 +1,10 @@
 """The command line: ``python -m validate``.
 
-Exit codes: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or bad input (one line on standard error), 130 after Ctrl-C (what
-was measured is kept and can be resumed).
+Exit codes: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or bad input (one line on standard error), 130 after Ctrl-C or
+SIGTERM (what was measured is kept and can be resumed).
 """
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,6 +47,8 @@ def numerics(
     given: dict[str, object] = {"profile": profile, "keyword": keyword, "seeds": seeds, "planted": plant}
     given |= {"vllm_src": str(vllm_src) if vllm_src else None, "mode": "faults" if faults else None}
     out = console()
+    if group.size() == 1:  # what a CI server or a batch system ends a run by; torchrun's ranks end at once by it
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     if dry_run:
         if resume or faults or plant:
             raise InputError("--dry-run takes none of --resume, --faults and --plant: it resolves the cases of a profile")
@@ -53,8 +56,8 @@ def numerics(
     if resume is not None and group.size() > 1:
         return _over_ranks(resume, given, out)
     if resume is not None:
+        _resumable(resume, given)
         current = session.resume(resume, workers, out)
-        _same(resume, given, current.manifest.arguments.model_dump())
     else:
         if faults and plant:
             raise InputError("--plant and --faults exclude each other: --faults runs every planted fault")
@@ -278,15 +281,22 @@ def _over_ranks(folder: Path, given: dict[str, object], out: "Console") -> int:
         if together_with.rank > 0:
             return together.follow(together_with)
         try:
+            if together_with.refused:
+                raise InputError(together_with.refused)
+            _resumable(folder, given)
             current = session.resume(folder, None, out, keep_errors=together_with.restarted)
-            _same(folder, given, current.manifest.arguments.model_dump())
             chosen = over_ranks.wanted(current, together_with)
-        except InputError:
-            together.refuse(together_with)
+        except InputError as error:
+            together.refuse(together_with, str(error))
             raise
-        return over_ranks.judge_together(current, together_with, chosen)
+        try:
+            return over_ranks.judge_together(current, together_with, chosen)
+        except InputError as error:  # the disk is full, say
+            together_with.refuse(str(error))
+            raise
     except group.Parted as error:
-        return _refuse(str(error))
+        _refuse(str(error))
+        together.leave()
 
 
 def _dry_run(given: dict[str, object], out: "Console") -> int:
@@ -299,7 +309,13 @@ def _dry_run(given: dict[str, object], out: "Console") -> int:
     return dry_run(arguments, session.profile_of(arguments.profile, arguments.seeds if "seeds" in named else None), out)
 
 
-def _same(run: Path, given: dict[str, object], recorded: dict[str, object]) -> None:
+def _resumable(run: Path, given: dict[str, object]) -> None:
+    """InputError where a run is not one to continue, or not with these arguments."""
+    from validate.records import folder
+
+    recorded = folder.read_manifest(run).arguments.model_dump()
+    if recorded["mode"] == "bench":
+        raise InputError(f"cannot resume {run}: it records bench, which is run again as a whole")
     for name, value in given.items():
         if value is not None and value != recorded[name]:
             raise InputError(f"cannot resume {run} with another {name}: it was run with {recorded[name]}, not {value}")

@@ -1,11 +1,16 @@
 """Bad input: one line on standard error, exit code 3, no traceback."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support import Tool
 from validate.records import folder as records
+from validate.records import provenance
+from validate.records.model import Line, Manifest
+
+SAME_CODE = {"source": provenance.source(), "versions": provenance.versions()}
 
 
 @pytest.mark.parametrize(
@@ -57,3 +62,20 @@ def test_show_of_an_unfinished_record(tool: Tool, record: Path) -> None:
 
 def test_resume_with_other_code(tool: Tool, record: Path) -> None:
     assert "the source differ" in tool.refused("numerics", "--resume", str(record))
+
+
+def test_resume_of_a_bench_record_alters_nothing(tool: Tool, record: Path, manifest: Manifest) -> None:
+    arguments = manifest.arguments.model_copy(update={"mode": "bench"})
+    records.write_manifest(record, manifest.model_copy(update={"arguments": arguments} | SAME_CODE))
+    before = {path.name: path.read_bytes() for path in record.iterdir()}
+    assert "it records bench" in tool.refused("numerics", "--resume", str(record))
+    assert {path.name: path.read_bytes() for path in record.iterdir()} == before
+
+
+def test_what_is_refused_loses_no_error_that_was_recorded(tool: Tool, record: Path, make_line: Callable[..., Line]) -> None:
+    records.append(record, [make_line("kda/tp8-batch3/trained/s0").model_copy(update={"error": "out of memory"})])
+    before = (record / records.MEASUREMENTS).read_bytes()
+    manifest = records.read_manifest(record)
+    records.write_manifest(record, manifest.model_copy(update=SAME_CODE))
+    assert "another keyword" in tool.refused("numerics", "--resume", str(record), "-k", "mla")
+    assert (record / records.MEASUREMENTS).read_bytes() == before

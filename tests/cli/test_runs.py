@@ -84,6 +84,20 @@ def test_the_matrix_tells_found_from_missed(tool: Tool) -> None:
     assert "1 of 2 planted faults found" in tool("show", str(only_run(tool))).stdout
 
 
+def test_a_run_that_is_terminated_keeps_what_it_has_and_leaves_nothing_behind(tool: Tool) -> None:
+    scratch = tool.cwd / "scratch"
+    scratch.mkdir()
+    tool.environment["TMPDIR"] = str(scratch)
+    process, run = started(tool, cases=2)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, (out, err)
+    assert f"--resume runs/{run.name}" in out
+    assert err == ""
+    assert {path.name for path in run.iterdir()} == {"manifest.json", "measurements.jsonl", "junit.xml", "summary.md"}
+    assert not list(scratch.iterdir())
+
+
 def test_interrupted_then_resumed_is_as_if_never_interrupted(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> None:
     process, run = started(tool, cases=3)
     process.send_signal(signal.SIGINT)

@@ -1,11 +1,12 @@
 """``python -m validate`` with a kernel's subject whose output projection runs over ranks: torch and gloo in the place of GPUs.
 
-The environment names a fault and where it strikes: FAULT (lost, dies, raises, alone, refuses, wrong, writes), FAULT_CASE, and
-rank 3.
+The environment names a fault and where it strikes: FAULT (lost, dies, raises, alone, apart, refuses, wrong, writes), FAULT_CASE,
+and rank 3.
 """
 
 import os
 import time
+from datetime import timedelta
 
 import torch
 
@@ -38,8 +39,12 @@ class OverGloo(Emulated):
         together = group.current()
         assert together is not None
         mine = ranks.share(call, together.rank)
-        strikes = together.rank == 3 and os.environ.get("FAULT_CASE") == f"write{call.shape['write']}"
-        fault = os.environ.get("FAULT") if strikes else None
+        struck = os.environ.get("FAULT_CASE") == f"write{call.shape['write']}"
+        fault = os.environ.get("FAULT") if struck and together.rank == 3 else None
+        if fault == "apart":
+            raise ValueError("out of memory")
+        if struck and os.environ.get("FAULT") == "apart":
+            torch.distributed.barrier()  # as vLLM's mailboxes meet while they are prepared: for ever, as far as this goes
 
         def strike() -> None:
             if fault == "lost":
@@ -66,7 +71,8 @@ class OverGloo(Emulated):
 
 
 def make(*_: object, **__: object) -> list[Subject]:
-    if os.environ.get("FAULT") == "refuses" and os.environ.get("RANK") == "3":
+    first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+    if os.environ.get("FAULT") == "refuses" and os.environ.get("RANK") == "3" and first:
         raise InputError("vLLM is not installed")
     return [OverGloo("specialized", name="vllm-specialized"), Emulated("default"), Emulated("specialized")]
 
@@ -74,5 +80,7 @@ def make(*_: object, **__: object) -> list[Subject]:
 subjects.make = make  # type: ignore[assignment]
 if os.environ.get("FAULT") == "other code" and os.environ.get("RANK") == "3":
     provenance.source = lambda: "another"
+if os.environ.get("FAULT") == "apart":
+    group.FAILED = timedelta(seconds=10)
 if __name__ == "__main__":
     cli.main()

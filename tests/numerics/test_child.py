@@ -67,3 +67,17 @@ def test_a_child_that_is_killed_says_where_it_was(one: child.Child, tmp_path: Pa
     monkeypatch.setattr(child, "DEADLINE", 3.0)
     with pytest.raises(RuntimeError, match=r'killed after 3 s in File "<string>", line 1'):
         one.judged(CASE.id, tmp_path)
+
+
+def test_a_child_that_dies_as_it_is_asked_is_that_cases_error_only(
+    one: child.Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command, one._command = one._command, [child.sys.executable, "-c", "raise SystemExit(7)"]
+    dead = one._started()
+    dead.wait()
+    with monkeypatch.context() as between:
+        between.setattr(one, "_started", lambda: dead)  # it was alive a moment ago
+        with pytest.raises(RuntimeError, match="gave no result: exit code 7"):
+            one.judged(CASE.id, tmp_path)
+    one._command = command
+    assert one.judged(CASE.id, tmp_path)

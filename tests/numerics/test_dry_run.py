@@ -84,6 +84,28 @@ def test_the_commands_start_one_gpus_cases_then_the_ranks_then_ask_for_the_verdi
     assert any(line.startswith(f"{several} cases over {profile.tp[0]} ranks") for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "gpus", "said"),
+    [
+        (16, 4, "each of 2 nodes: torchrun --nnodes 2 --nproc-per-node 4 "),
+        (2, 8, "node 0: torchrun --nnodes 1 --nproc-per-node 8 "),
+        (2, 6, "every node: torchrun --nnodes 2 --nproc-per-node 4 "),
+    ],
+)
+def test_ranks_take_the_fewest_nodes_that_hold_them(nodes: int, gpus: int, said: str) -> None:
+    profile = profiles.load("gb300-tp8").model_copy(update={"nodes": nodes, "gpus_per_node": gpus})
+    found = dry_run.resolve(selection.select(judge.cases(profile), "o_proj and batch1- and trained"), profile)
+    lines = dry_run.commands(found, Arguments(profile="mine", seeds=1), profile)
+    assert any(line.strip().startswith(said) for line in lines), lines
+
+
+def test_ranks_that_cannot_be_spread_evenly_are_refused() -> None:
+    profile = profiles.load("gb300-tp8").model_copy(update={"nodes": 3, "gpus_per_node": 3})
+    found = dry_run.resolve(selection.select(judge.cases(profile), "o_proj and batch1- and trained"), profile)
+    with pytest.raises(InputError, match="8 ranks cannot be spread evenly over 3 nodes of 3 GPUs"):
+        dry_run.commands(found, Arguments(profile="mine", seeds=1), profile)
+
+
 @pytest.mark.parametrize("name", ["cpu", "gb300-tp16"])
 def test_the_commands_have_the_seeds_that_were_asked_for(name: str) -> None:
     profile = profiles.load(name).model_copy(update={"seeds": 5})

@@ -5,13 +5,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from rich.console import Console
 
 from tests.support import ROOT, Tool, in_sessions
 from validate.errors import InputError
+from validate.numerics import judge, together
+from validate.numerics import over_ranks as added
+from validate.numerics.case import Case
+from validate.numerics.session import Session
 from validate.paths import Broken, Lost
-from validate.paths.group import combined
+from validate.paths.group import Group, combined
 from validate.paths.vllm import BY_TORCHRUN
 from validate.records import folder as records
 from validate.records.model import Line
@@ -54,6 +61,21 @@ def over_ranks(run: Path, restarts: int = 0, nodes: int = 1, **environment: str)
     command += [str(ROOT / "tests/numerics/over_gloo.py"), "numerics", "--resume", str(run)]
     given = Tool(run.parent).environment | {"OMP_NUM_THREADS": "1"} | environment
     return in_sessions([command] * nodes, given, run.parent, timeout=480)
+
+
+def test_what_is_recorded_says_which_cases_wait_for_the_ranks(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is built to find that out; one that is not recorded is."""
+    lines = [line for line in records.read_lines(run) if line.subject == SUBJECT]
+    cases = [Case(line.stage, line.sizes, line.inputs, line.seed) for line in lines]
+    other = [line.model_copy(update={"missing": "needs SM100"}) for line in lines[:1]]
+    manifest = records.read_manifest(run)
+    session = Session(run, manifest, cases, 1, Console(), [*other, *lines[1:-1]], 0.0)
+    built: list[str] = []
+    monkeypatch.setattr(judge, "build", lambda case: built.append(case.id))
+    monkeypatch.setattr(together, "wanted", lambda *_: True)
+    group = cast("Group", SimpleNamespace(size=8))
+    assert [task.case for task in added.wanted(session, group)] == [case.id for case in cases[1:]]
+    assert built == [cases[-1].id]
 
 
 def by_itself(run: Path) -> subprocess.CompletedProcess[str]:
@@ -124,6 +146,24 @@ def test_a_rank_that_is_lost_is_a_verdict_and_torchrun_goes_on_behind_it(run: Pa
         else:
             assert line.measurements
             assert not line.failures
+
+
+def test_a_rank_that_fails_while_others_wait_for_it_in_a_collective_ends_the_case_for_all(run: Path) -> None:
+    faulty = sum("write0" in line.case for line in own_lines(run))
+    done = over_ranks(run, restarts=faulty, FAULT="apart", FAULT_CASE="write0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.count("error: ValueError: out of memory; and another rank's process") == faulty
+    for line in own_lines(run):
+        assert ("a rank's process ended" in (line.error or "")) == ("write0" in line.case)
+        assert line.error or (line.measurements and not line.failures)
+
+
+def test_what_is_refused_is_refused_again_however_often_torchrun_starts_it(run: Path) -> None:
+    """The fault is of the first start only: the later ones would judge."""
+    done = over_ranks(run, restarts=2, FAULT="refuses")
+    assert done.returncode != 0
+    assert done.stderr.count("error: rank 3: vLLM is not installed\n") == 3
+    assert not any(line.error or line.measurements for line in own_lines(run))
 
 
 def test_a_run_that_cannot_be_added_to_is_refused_in_one_line(run: Path) -> None:

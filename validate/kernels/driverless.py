@@ -22,9 +22,9 @@ from unittest.mock import patch
 import torch
 
 from validate.kernels.deployment import Deployment
+from validate.model.gpu import SMS
 from validate.paths.vllm.source import Source
 
-SMS = 152  # of GB300 and GB200: vLLM's grids for TP16 and TP8 B9 to B64 fill 152 (moe/experts_runtime.py)
 SM_SHARED_BYTES = 228 * 1024  # of compute capability 10.0 and 10.3 (CUDA C++ Programming Guide, technical specifications)
 # Few files of each are read; their packages' __init__ import much that is not needed.
 BARE = ("flashinfer", "quack", "tokenspeed_mla")

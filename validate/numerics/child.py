@@ -4,6 +4,7 @@
 input: ``[case, file]``, JSON, a line each. It writes the task's lines to the file and answers with a line.
 """
 
+import contextlib
 import ctypes
 import faulthandler
 import json
@@ -34,8 +35,9 @@ class Child:
         process, lines = self._started(), scratch / "lines.json"
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps([case, str(lines)]).encode() + b"\n")
-        process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it died just now: there is no answer
+            process.stdin.write(json.dumps([case, str(lines)]).encode() + b"\n")
+            process.stdin.flush()
         ended, _, _ = select.select([process.stdout], [], [], DEADLINE)
         answer = process.stdout.readline() if ended else b""
         if not ended:
@@ -60,7 +62,8 @@ class Child:
         if self._process is not None:
             with self._process as process:
                 assert process.stdin is not None
-                process.stdin.close()
+                with contextlib.suppress(BrokenPipeError):  # what it was asked last and never read
+                    process.stdin.close()
             self._process = None
 
     def _reason(self, process: subprocess.Popen[bytes], *, killed: bool) -> str:

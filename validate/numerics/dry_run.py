@@ -79,12 +79,23 @@ def commands(found: Sequence[Resolved], arguments: Arguments, profile: Profile) 
         what = f"{count} cases over {ranks} ranks, a process a GPU, added to that run's record"
         lines += ["", f"{what}. RUN is its folder, on a disk that all nodes see;"]
         lines += ["HEAD is the address of node 0. A GPU that is lost is a verdict, and the rest is started again:"]
-        start = f"torchrun --nnodes {profile.nodes} --nproc-per-node {ranks // profile.nodes} --max-restarts {RESTARTS}"
+        nodes = _nodes(ranks, profile)
+        start = f"torchrun --nnodes {nodes} --nproc-per-node {ranks // nodes} --max-restarts {RESTARTS}"
         start += f" --rdzv-backend c10d --rdzv-endpoint HEAD:{PORT}"
-        lines.append(f"  every node: {start} -m validate numerics --resume RUN")
+        where = "every node" if nodes == profile.nodes else f"each of {nodes} nodes" if nodes > 1 else "node 0"
+        lines.append(f"  {where}: {start} -m validate numerics --resume RUN")
     if several:
         lines += ["", "the verdict of all:", "  node 0: python -m validate numerics --resume RUN"]
     return lines
+
+
+def _nodes(ranks: int, profile: Profile) -> int:
+    """The fewest nodes whose GPUs hold so many ranks, as many on each. InputError where none do."""
+    for nodes in range(1, profile.nodes + 1):
+        if ranks % nodes == 0 and ranks // nodes <= profile.gpus_per_node:
+            return nodes
+    there = f"{profile.nodes} nodes of {profile.gpus_per_node} GPUs"
+    raise InputError(f"profile {profile.name}: {ranks} ranks cannot be spread evenly over {there}")
 
 
 def _imports(profile: Profile, vllm_src: str | None) -> list[str]:

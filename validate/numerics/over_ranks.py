@@ -8,6 +8,7 @@ from validate.numerics.case import Case
 from validate.numerics.plan import Plan, Task, tasks
 from validate.numerics.session import INTERRUPTED, Session
 from validate.paths.group import Group
+from validate.paths.vllm import BY_TORCHRUN
 from validate.records import folder as records
 from validate.records.model import Line
 
@@ -17,14 +18,20 @@ UNDER_WAY = "under-way"  # names the case that the ranks are at, for the process
 def wanted(session: Session, group: Group) -> list[Task]:
     """The tasks that run over the group; InputError if there are none.
 
-    Who runs a case depends on its tensors' shapes: equal ones are built once.
+    What is recorded of a case says whether it does. Otherwise its tensors' shapes do: equal ones are built once.
     """
     if session.manifest.arguments.mode != "numerics":
         raise InputError(f"{session.folder} records {session.manifest.arguments.mode}, which run in no group")
     every, known = tasks(session.cases), dict[str, bool]()
     cases = {case.id: case for case in session.cases}
     plan, found = session.plan(every), []
+    recorded = {line.case for line in session.lines}
+    waiting = f"{BY_TORCHRUN} {group.size} ranks"
+    theirs = {line.case for line in session.lines if line.ranks == group.size or (line.missing or "").startswith(waiting)}
     for task in every:
+        if task.case in recorded:
+            found += [task] if task.case in theirs else []
+            continue
         case = cases[task.case]
         if case.shapes not in known:
             known[case.shapes] = together.wanted(plan, task, judge.build(case), group.size)
@@ -44,7 +51,6 @@ def judge_together(session: Session, group: Group, chosen: Sequence[Task]) -> in
     ids = {task.case for task in chosen}
     # What was recorded without the group gives way: it says that the case waits for one.
     session.lines = [line for line in session.lines if line.case not in ids or line.ranks == group.size]
-    records.write_lines(session.folder, session.lines)
     marker = session.folder / UNDER_WAY
 
     def lead(plan: Plan, cases: Mapping[str, Case], receive: runner.Receive) -> bool:

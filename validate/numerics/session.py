@@ -53,10 +53,8 @@ class Session:
         left = [task for task in wanted if any((task.case, s.name) not in known for s in plan.subjects(task))]
         # A task that was recorded in part is run as a whole: its earlier lines give way.
         again = {(task.case, subject.name) for task in left for subject in plan.subjects(task)}
-        kept = [line for line in self.lines if (line.case, line.subject) not in again]
-        if len(kept) < len(self.lines):
-            self.lines = kept
-            records.write_lines(self.folder, kept)
+        self.lines = [line for line in self.lines if (line.case, line.subject) not in again]
+        records.write_lines(self.folder, self.lines)
         with Display(self.out, wanted, self.lines) as display:
 
             def receive(lines: list[Line]) -> None:
@@ -111,7 +109,7 @@ def start(arguments: Arguments, profile: Profile, output: Path, workers: int | N
 
 
 def resume(folder: Path, workers: int | None, out: Console, *, keep_errors: bool = False) -> Session:
-    """An earlier run, to be continued.
+    """An earlier run, to be continued. Its folder stays as it is until ``Session.run``.
 
     Lines that an error or a crash left are measured again by as many processes as before; ``keep_errors``: by none.
     """
@@ -127,7 +125,6 @@ def resume(folder: Path, workers: int | None, out: Console, *, keep_errors: bool
     ranks = group.size() if group.size() > 1 else None
     recorded = records.read_lines(folder, mend=True)
     lines = [line for line in recorded if line.error is None or line.ranks != ranks or keep_errors]
-    records.write_lines(folder, lines)
     cases = _cases(manifest.arguments, manifest.profile)
     began = time.monotonic() - (manifest.seconds or 0)
     return Session(folder, manifest, cases, workers or _workers(manifest), out, lines, began)

@@ -6,9 +6,11 @@ order; nothing else of a case is any rank's but the leader's.
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NoReturn
 
 from torch import Tensor
 
@@ -25,7 +27,7 @@ from validate.records import provenance
 from validate.records.model import Line
 from validate.verdict import Verdict
 
-LOST = 75  # the exit code with which all ranks end when one of them has lost its GPU: torchrun starts them again
+LOST = 75  # the exit code of ranks that have lost their GPU, or each other: torchrun starts all again
 
 
 class Over:
@@ -97,9 +99,17 @@ def meet(plan: Plan, group: Group) -> None:
     _agree(plan, group)
 
 
-def refuse(group: Group) -> None:
+def refuse(group: Group, why: str) -> None:
     """In the place of ``meet``, where there is nothing to judge."""
+    group.refuse(why)
     group.tell(None)
+
+
+def leave() -> NoReturn:
+    """Ends this process, and torchrun all others. An ordinary exit would wait for a kernel, or for another rank."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(LOST)
 
 
 def follow(group: Group) -> int:
@@ -142,11 +152,15 @@ def _agree(plan: Plan, group: Group) -> None:
             "files of vLLM": subjects.vllm_files(made),
         }
 
-    every = group.gather(group.together(code))
-    for rank, there in enumerate(every):
-        for what, value in there.items():
-            if value != every[0][what]:
-                raise InputError(f"the {what} on rank {rank} are not those on rank 0: {value}, not {every[0][what]}")
+    try:
+        every = group.gather(group.together(code))
+        for rank, there in enumerate(every):
+            for what, value in there.items():
+                if value != every[0][what]:
+                    raise InputError(f"the {what} on rank {rank} are not those on rank 0: {value}, not {every[0][what]}")
+    except InputError as error:
+        group.refuse(str(error))  # on every rank: with the first one that ends, torchrun ends the others
+        raise
 
 
 def _over_ranks(plan: Plan, task: Task, case: Case, group: Group) -> tuple[Call, dict[str, Over]]:
@@ -160,5 +174,5 @@ def _over_ranks(plan: Plan, task: Task, case: Case, group: Group) -> tuple[Call,
 
 def _leave_if_lost(group: Group, ran: Mapping[str, Over]) -> None:
     if any(isinstance(one.broken, Lost) for one in ran.values()):
-        group.tell()  # the leader has recorded it: torchrun ends all when the first one ends
-        os._exit(LOST)  # an ordinary exit would wait for the kernel
+        group.tell()  # the leader has recorded it
+        leave()

@@ -18,6 +18,10 @@ from validate.paths import Broken, Lost
 
 JUDGING = timedelta(minutes=30)  # that a rank waits for another at most: for the one that judges, mostly
 MEETING = timedelta(minutes=5)  # the same while all prepare a stage, which takes seconds
+# The same for a rank on which something went wrong. The others may wait for it where it can not say so, in a collective of
+# vLLM's own: so it ends before they do (MEETING), and torchrun ends them with it.
+FAILED = timedelta(minutes=2)
+REFUSED = "refused"  # in torchrun's store, which outlives the processes: why it is of no use to start them again
 SET_BY_TORCHRUN = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 T = TypeVar("T")
@@ -42,10 +46,11 @@ class Group:
     """A TP group of ``size`` processes, one a GPU, of which this one is ``rank``.
 
     ``process_group`` is what vLLM's symmetric memory meets in: over NCCL, except where several processes share a GPU, which
-    NCCL refuses. ``restarted``: whether torchrun has started them again, after one of them ended.
+    NCCL refuses. ``restarted``: whether torchrun has started them again, after one of them ended. ``refused``: why those
+    that were started before them were refused.
 
     Whatever the ranks tell each other goes by one kind of exchange, which carries an error, too: so a rank that fails
-    anywhere meets the others at the next one, wherever they are.
+    anywhere meets the others at the next one, wherever they are. Where they do not come, it ends: Parted.
     """
 
     def __init__(self) -> None:
@@ -57,8 +62,9 @@ class Group:
         if gpus:
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % gpus)
         try:
-            store, rank, ranks = next(rendezvous("env://", timeout=MEETING))
-            dist.init_process_group(backend, timeout=MEETING, store=_met(store, rank, ranks), rank=rank, world_size=ranks)
+            self._store, rank, ranks = next(rendezvous("env://", timeout=MEETING))
+            met = _met(self._store, rank, ranks)
+            dist.init_process_group(backend, timeout=MEETING, store=met, rank=rank, world_size=ranks)
             self._host = dist.new_group(backend="gloo", timeout=JUDGING)
         except RuntimeError as error:
             raise Parted(f"the ranks do not meet: {_line(error)}") from error
@@ -67,6 +73,11 @@ class Group:
         self._shared: Exception | None = None  # what the last exchange raised, on every rank
         # A node whose own processes went on until the others stopped them counts no restart.
         self.restarted = any(self._exchange(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))))
+        self.refused = self._store.get(REFUSED).decode() if self._store.check([REFUSED]) else None
+
+    def refuse(self, why: str) -> None:
+        """Leaves word for the processes that torchrun starts in these ones' place: it does so whatever they end by."""
+        self._store.set(REFUSED, why)
 
     def together(self, what: Callable[[], T]) -> T:
         """Does something on every rank. What goes wrong on one goes wrong on all, so that none waits for another."""
@@ -92,9 +103,11 @@ class Group:
     def _exchange(self, own: Any, problem: Exception | None = None) -> list[Any]:
         every: list[Any] = [None] * self.size
         try:
+            dist.barrier(self._host, async_op=True).wait(FAILED if problem else JUDGING)
             dist.all_gather_object(every, (own, _portable(problem)), self._host)
         except RuntimeError as error:
-            raise Parted(f"another rank's process has ended or does not answer: {_line(error)}") from error
+            own_problem = f"{_portable(problem)}; and " if problem else ""
+            raise Parted(f"{own_problem}another rank's process has ended or does not answer: {_line(error)}") from error
         self._shared = combined([there for _, there in every])
         if self._shared is not None:
             raise self._shared from problem

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from validate.model.call import Call, Expected
 from validate.model.draws import Draws
+from validate.model.gpu import SMS
 from validate.reference.points import U32, Point, Points, rms_norm, sum_error
 
 FOLLOWS_SUBJECT = True  # attention is judged on the FP8 query that the subject formed; that query is an output itself
@@ -33,7 +34,6 @@ BF16, E4M3 = torch.bfloat16, torch.float8_e4m3fn
 E4M3_LARGEST = 448.0
 TILE = 128  # keys that tokenspeed's core takes at a time (mla_helpers.py select_mla_decode_tilers)
 RESCALE_FROM = 8.0  # it keeps an old maximum that the new one does not pass by more than 2**8 (mla/dcp.py stock_decode)
-SMS = 148  # multiprocessors of a B200 or GB200: they bound the number of splits
 NORMED = Point(BF16, BF16, "fused_q_kv_rmsnorm stores bf16 (models/common/ops); BFloat16(x * rr * weight) in mla/query.py")
 PROJECTED = Point(BF16, BF16, "q_b_proj is a bf16 linear layer (mla.py); qrow = BFloat16(value) in mla/query.py")
 ABSORBED = Point(BF16, BF16, "bmm of bf16 (mla.py); rounded = BFloat16(value) before fp8_bits in mla/query.py")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from validate.model.call import Call
+from validate.model.gpu import SMS
 from validate.model.microscaling import Packed
 from validate.paths.emulated import situ
 from validate.paths.emulated.arithmetic import chain_sum, gemm
@@ -19,7 +20,6 @@ STAGE = 256  # products along K of one stage of FC1
 STAGES = 14
 TILE = 64  # hidden channels of one FC1 tile: its gate and up rows
 GROUP = 8  # tokens a unit
-SMS = 152  # of GB300 and GB200
 PADDED = 128  # the default kernel's hidden channels come in multiples of this: 192 at TP16 become 256
 
 

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from validate.model.call import Call
+from validate.model.gpu import SMS
 from validate.paths.emulated.arithmetic import LOG2E, chain_sum, fma, gemm, sigmoid, tree_sum
 
 BF16, E4M3 = torch.bfloat16, torch.float8_e4m3fn
 E4M3_LARGEST = 448.0
 TILE = 128  # keys that a core takes at a time
 EMPTY_LSE = -3.0e38  # of a shard without keys, in the specialized path's merge (mla/dcp.py)
-SMS = 148  # multiprocessors of a B200 or GB200
 # Rows from which the query kernel uses tiles and MMAs, by heads (mla/query.py TILED_FROM); TP1's 96 have no kernel.
 TILED_FROM = {12: 4, 6: 6, 96: 4}
 
