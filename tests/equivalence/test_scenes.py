@@ -4,7 +4,8 @@ import pytest
 
 from tests.equivalence.doubles import arm_set
 from validate.equivalence import arm, order, scenes
-from validate.equivalence.scenes import Facts, Scene, build, digest, seeded, with_tokens
+from validate.equivalence.prompts import seeded
+from validate.equivalence.scenes import Facts, Scene, build, digest, with_tokens
 from validate.errors import InputError
 
 FACTS = Facts(block=16, chunk=40, longest=200, running=4)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from validate.equivalence.prompts import Prompts, practice, seeded
 from validate.equivalence.scenes import SceneSet
 from validate.errors import InputError
 
@@ -46,10 +47,10 @@ class Launch(BaseModel):
 class ArmSet(BaseModel):
     """What the arms have in common.
 
-    ``engine``: arguments by vLLM's names; ``environment``: variables that are set before vLLM is imported. ``prompt_ids``:
-    prompts are drawn from these token ids, the end excluded. ``top``: the best tokens of each position that are
-    recorded, 0 for none. ``minimum_specialized``: the share of decode and verify steps of ``decode_only`` scenes that the
-    specialized arm must run specialized.
+    ``engine``: arguments by vLLM's names; ``environment``: variables that are set before vLLM is imported. Prompts are
+    ``practice`` tasks or, by default, drawn from the token ids ``prompt_ids``, the end excluded. ``top``: the best tokens of
+    each position that are recorded, 0 for none. ``minimum_specialized``: the share of decode and verify steps of
+    ``decode_only`` scenes that the specialized arm must run specialized.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -62,7 +63,8 @@ class ArmSet(BaseModel):
     engine: dict[str, Any]
     environment: dict[str, str] = Field(default_factory=dict)
     launch: Launch | None = None
-    prompt_ids: tuple[int, int]
+    prompts: Literal["ids", "practice"] = "ids"
+    prompt_ids: tuple[int, int] = (0, 1)
     seed: int = 0
     top: int = Field(default=20, ge=0)
     minimum_specialized: float = Field(default=0.95, gt=0, le=1)
@@ -82,6 +84,8 @@ class ArmSet(BaseModel):
         if self.engine.get("dtype", "auto") not in DTYPES:
             raise ValueError(f"engine.dtype: one of {', '.join(DTYPES)} is wanted")
         low, high = self.prompt_ids
+        if self.prompts == "ids" and "prompt_ids" not in self.model_fields_set:
+            raise ValueError('prompt_ids: the token ids that prompts are drawn from are wanted, or prompts = "practice"')
         if not 0 <= low < high:
             raise ValueError("prompt_ids: two ids are wanted, the first below the second")
         names = [scene.name for scene in self.scenes]
@@ -106,6 +110,10 @@ class ArmSet(BaseModel):
     def rounds_to(self) -> Dtype:
         """What both paths round to between stages. K3's checkpoint is bfloat16, which ``auto`` takes."""
         return DTYPES[self.engine.get("dtype", "auto")]
+
+    def prompt_source(self) -> Prompts:
+        """Where prompts come from."""
+        return practice(self.seed) if self.prompts == "practice" else seeded(self.seed, self.prompt_ids)
 
     @property
     def forced(self) -> bool:

@@ -66,7 +66,9 @@ Ended = Callable[[Answer], None]
 
 
 class Engine(Protocol):
-    """One engine, which runs one scene at a time."""
+    """One engine, which runs one scene at a time. ``environment``: the VLLM_* variables that it was started with."""
+
+    environment: dict[str, str]
 
     def facts(self) -> Facts:
         """What scenes are made for."""

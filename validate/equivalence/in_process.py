@@ -24,6 +24,8 @@ class InProcess:
     def __init__(self, arms: ArmSet, name: Name) -> None:
         for variable, value in arms.environment.items():
             os.environ[variable] = value
+        # Before vLLM is imported, which sets some of its own that differ from process to process.
+        self.environment = {name: value for name, value in sorted(os.environ.items()) if name.startswith("VLLM_")}
         try:
             import vllm
         except ImportError as error:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from validate.equivalence.scenes import Prompts, Request, Scene
+from validate.equivalence.prompts import Prompts
+from validate.equivalence.scenes import Request, Scene
 
 COMPANION = "companion"
 _COMPANION_PROMPT = 13  # tokens; no length that another request is likely to have

@@ -14,7 +14,8 @@ from validate.equivalence import attestation, order
 from validate.equivalence.arm import BACKENDS, ArmSet, Name
 from validate.equivalence.engine import CORRUPTED, PREEMPTIONS, Answer, Engine, Lost, metric, recorded
 from validate.equivalence.in_process import InProcess
-from validate.equivalence.scenes import Facts, Prompts, Scene, build, digest, seeded, with_tokens
+from validate.equivalence.prompts import Prompts
+from validate.equivalence.scenes import Facts, Scene, build, digest, with_tokens
 from validate.equivalence.server import Server
 from validate.errors import InputError
 from validate.records import arm_folder, folder, provenance
@@ -129,7 +130,7 @@ def record(asked: Asked, out: Console) -> int:
 
 def chosen(arms: ArmSet, facts: Facts, keyword: str | None) -> list[Scene]:
     """The scenes whose names match, in their order."""
-    scenes = build(arms.scenes, facts, seeded(arms.seed, arms.prompt_ids))
+    scenes = build(arms.scenes, facts, arms.prompt_source())
     if keyword is None:
         return scenes
     from validate.numerics import selection  # not before it is needed: it imports torch
@@ -195,7 +196,7 @@ def model_digest(model: str) -> str:
 
 
 def _recording(asked: Asked, facts: Facts, engine: Engine, earlier: arm_folder.Arm | None, out: Console) -> Recording:
-    arms, prompts = asked.arms, seeded(asked.arms.seed, asked.arms.prompt_ids)
+    arms, prompts = asked.arms, asked.arms.prompt_source()
     scenes = chosen(arms, facts, asked.keyword)
     manifest = _manifest(asked, facts, scenes, engine)
     if earlier is None:
@@ -329,7 +330,6 @@ def _tenths(total: int, done: int) -> Iterator[int]:
 def _manifest(asked: Asked, facts: Facts, scenes: list[Scene], engine: Engine) -> ArmManifest:
     arms = asked.arms
     commit, dirty = provenance.commit()
-    here = {key: value for key, value in sorted(os.environ.items()) if key.startswith("VLLM_")}
     return ArmManifest(
         name=asked.name,
         decode_backend=BACKENDS[asked.name],
@@ -343,7 +343,7 @@ def _manifest(asked: Asked, facts: Facts, scenes: list[Scene], engine: Engine) -
         model=model_digest(arms.model),
         plan=digest(scenes),
         served=asked.urls,
-        environment=arms.environment if asked.urls else here,
+        environment=engine.environment,
         versions=provenance.versions() | {"vllm": engine.version()},
         source=provenance.source(),
         commit=commit,

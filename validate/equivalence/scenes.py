@@ -1,18 +1,17 @@
 """Scenes: requests and the batches that they form. Made from an arm file, a seed and what the engine says of itself."""
 
 import hashlib
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from validate.equivalence.prompts import Prompts
 from validate.errors import InputError
 from validate.records.arm import Kind
 
 Count = Annotated[int, Field(ge=1)]
-Prompts = Callable[[str, int], tuple[int, ...]]  # a name and a length give that many token ids
 
 
 @dataclass(frozen=True)
@@ -258,16 +257,6 @@ SceneSet = Annotated[
     Alone | Boundaries | Together | Arrivals | Chunked | Prefix | Preemption | Slots | Stops | StepTimes | Forced,
     Field(discriminator="kind"),
 ]
-
-
-def seeded(seed: int, ids: tuple[int, int]) -> Prompts:
-    """Token ids drawn evenly from ``ids``, the end excluded, by seed and name: the same on every machine."""
-
-    def draw(name: str, length: int) -> tuple[int, ...]:
-        source = random.Random(f"{seed}/{name}")
-        return tuple(source.randrange(*ids) for _ in range(length))
-
-    return draw
 
 
 def build(sets: tuple[SceneSet, ...], facts: Facts, prompts: Prompts) -> list[Scene]:

@@ -40,6 +40,7 @@ class Server:
             raise InputError(f"--url {url}: an address such as http://host:8000 is wanted")
         self.url, self._parts, self._arms = url, parts, arms
         self._pauses, self._silence = pauses, silence
+        self.environment = arms.environment
         self._traces = bool(arms.engine.get("enable_trace_replay"))
         try:
             models = json.loads(self._call("GET", "/v1/models", None))["data"]

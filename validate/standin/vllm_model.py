@@ -180,26 +180,22 @@ class K3StandInForCausalLM(nn.Module, HasInnerState, IsHybrid):
         if self.split is None:
             flat = {name.replace("/", "."): value.data for name, value in self.flat.items()}
             self.split = weights.by_layer(self.d, flat)
-        metadata = self.metadata()
-        forms = self.planned(metadata)
+        # By layer: KDA layers of different cache groups share memory, each with slots of its own.
+        metadata = get_forward_context().attn_metadata or {}
+        forms = self.planned(metadata.get(self.attention[0].prefix))
 
         def attention(forms: Forms, n: int, own: Weights, x: Tensor) -> Tensor:
             mixer = self.attention[n]
             if isinstance(mixer, Kda):
-                return mixer.attend(forms, own, x, metadata)
+                return mixer.attend(forms, own, x, metadata.get(mixer.prefix))
             q_a, kv, k_pe, gate = network.projected(forms, True, own, x)
             attended = mixer(*(part.flatten(1) for part in forms.mla_heads(own, q_a, kv, k_pe)))
             return forms.mla_out(attended, gate)
 
         return network.run(forms, *self.split, input_ids, attention)
 
-    def metadata(self) -> Any:
-        """The engine's description of this step for the KDA layers; None in a profiling run."""
-        found = get_forward_context().attn_metadata
-        return None if found is None else found[f"{self.prefix}layers.0.attention"]
-
     def planned(self, metadata: Any) -> Forms:
-        """The path of this step, counted."""
+        """The path of this step, counted. ``metadata``: of a KDA layer; None in a profiling run."""
         if metadata is None:
             return self.default
         decodes, prefills = metadata.num_decodes, metadata.num_prefills
