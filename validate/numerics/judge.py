@@ -24,6 +24,7 @@ STAGES = (
     "attn_res",
     "input_projection",
     "kda",
+    "recover_ssm",
     "mla",
     "o_proj",
     "router",

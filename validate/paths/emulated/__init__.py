@@ -19,9 +19,11 @@ from validate.paths.emulated import (
     mla,
     moe_tail,
     o_proj,
+    recover_ssm,
     router,
     shared_experts,
 )
+from validate.stages import DEFAULT_ONLY
 
 Stage = Callable[[], Callable[[Call], None]]  # a class whose instances run one call
 
@@ -31,6 +33,7 @@ DEFAULT: Mapping[str, Stage] = {
     "experts": experts.DefaultExperts,
     "attn_res": attn_res.DefaultAttnRes,
     "kda": kda.DefaultKda,
+    "recover_ssm": recover_ssm.DefaultRecoverSsm,
     "mla": mla.DefaultMla,
     "o_proj": o_proj.DefaultOproj,
     "moe_tail": moe_tail.DefaultMoeTail,
@@ -75,7 +78,7 @@ class Emulated:
     def missing(self, call: Call) -> str | None:
         """Why the stage is not emulated at this size: a class may say so itself; None if it is."""
         if call.stage not in self.stages:
-            return f"{call.stage} is not emulated"
+            return DEFAULT_ONLY.get(call.stage, f"{call.stage} is not emulated")
         reason = getattr(self.stages[call.stage], "missing", None)
         return reason(call) if reason else None
 
