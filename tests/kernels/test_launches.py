@@ -60,7 +60,7 @@ FAULTS = {
         entries.CUTE_RECOVER_SSM,
         {"dynamic_fake(4, f32),  # corrections": "dynamic_fake(4, bf16),  # corrections"},
         "recover_ssm/ and batch4-q4-state16",
-        "KdaTcVerify: operand 6: float32, compiled for BFloat16",
+        "KdaTcVerify2: operand 6: float32, compiled for BFloat16",
     ),
     "slots for the lengths to commit": (
         entries.CUTE_RECOVER_SSM,

@@ -35,6 +35,7 @@ STAGES = (
     "dense_mlp",
     "final_norm",
     "logits",
+    "draft_context",
 )
 
 

@@ -9,6 +9,7 @@ from validate.paths.emulated import (
     attn_res,
     decode_step,
     dense_mlp,
+    draft_context,
     embedding,
     experts,
     final_norm,
@@ -43,6 +44,7 @@ DEFAULT: Mapping[str, Stage] = {
     "input_projection": input_projection.DefaultInputProjection,
     "embedding": embedding.DefaultEmbedding,
     "logits": logits.DefaultLogits,
+    "draft_context": draft_context.DraftContext,
 }
 SPECIALIZED: Mapping[str, Stage] = {
     "router": router.SpecializedRouter,
@@ -59,6 +61,7 @@ SPECIALIZED: Mapping[str, Stage] = {
     "input_projection": input_projection.SpecializedInputProjection,
     "embedding": embedding.SpecializedEmbedding,
     "logits": logits.SpecializedLogits,
+    "draft_context": draft_context.DraftContext,
 }
 
 
