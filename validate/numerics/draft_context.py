@@ -67,9 +67,7 @@ def build(case: Case) -> Call:
         "scales": scales.float() if fp8 else None,
         "eps": K3.rms_eps,
     }
-    return Call(
-        "draft_context", case.sizes, inputs, {"context": ((tokens, K3.hidden), torch.bfloat16)}, {"cache": cache}
-    )
+    return Call("draft_context", case.sizes, inputs, {"context": ((tokens, K3.hidden), torch.bfloat16)}, {"cache": cache})
 
 
 @lru_cache(maxsize=1)

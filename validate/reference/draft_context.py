@@ -5,8 +5,8 @@
     row_l = [RMSNorm_l(c_l), R(position) p_l] / scale_l        R rotates neighbouring channels: the drafter has RoPE
 
 Read from vLLM 0.33.0, models/kimi_k3/nvidia/dspark_mla.py: ``combine_hidden_states`` and ``precompute_and_store_context_kv``. Its
-operators ``rms_norm``, ``rotary_embedding`` and ``concat_and_cache_mla_grouped`` are compiled and not in the wheel: taken to be as
-the layers' native forms, the rotation in fp32, since its table is. Both paths have the same drafter.
+operators ``rms_norm``, ``rotary_embedding`` and ``concat_and_cache_mla_grouped`` are compiled and not in the wheel: they are
+taken to be as the layers' native forms, the rotation in fp32, since its table is. Both paths have the same drafter.
 """
 
 import torch

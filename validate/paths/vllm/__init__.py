@@ -19,6 +19,7 @@ from validate.paths.vllm import (
     default_o_proj,
     default_router,
     dense_mlp,
+    draft_context,
     embedding,
     entries,
     experts,
@@ -63,6 +64,7 @@ ADAPTERS: Mapping[str, Mapping[str, tuple[AnyAdapter, ...]]] = {
         "dense_mlp": (mlp.DefaultMlp(),),
         "final_norm": (final_norm.DefaultFinalNorm(),),
         "logits": (logits.DefaultLogits(),),
+        "draft_context": (draft_context.DraftContext(),),
     },
     "specialized": {
         "embedding": (embedding.EmbeddingOverRanks(), embedding.SpecializedEmbedding()),
@@ -84,6 +86,7 @@ ADAPTERS: Mapping[str, Mapping[str, tuple[AnyAdapter, ...]]] = {
         "dense_mlp": (dense_mlp.SpecializedDenseMlp(), dense_mlp.SpecializedDenseSitu()),
         "final_norm": (final_norm.SpecializedFinalNorm(),),
         "logits": (logits.DefaultLogits(),),  # both paths run the same
+        "draft_context": (draft_context.DraftContext(),),  # likewise
     },
 }
 BY_TORCHRUN = "torchrun starts it:"  # how the reason begins why what runs over several ranks is missing without it

@@ -46,6 +46,7 @@ KDA = f"{NVIDIA}/ops/third_party/kda/fused_recurrent.py"
 CONVOLUTION = "vllm/model_executor/layers/mamba/ops/causal_conv1d.py"
 GATED_NORM = "vllm/third_party/flash_linear_attention/ops/kda.py"  # nvidia/kda.py imports FusedRMSNormGated from it
 RECOVER_SSM, CUTE_RECOVER_SSM = f"{NVIDIA}/ops/recoverssm.py", f"{NVIDIA}/recoverssm/kernels.py"
+DSPARK, WORKSPACE = f"{NVIDIA}/dspark_mla.py", "vllm/v1/worker/workspace.py"
 ATTN_RES = f"{NVIDIA}/ops/attn_res.py"
 PREPARED_KDA, PREPARED_ATTN_RES = f"{CUTEDSL}/kda/prepared.py", f"{CUTEDSL}/attn_res/prepared.py"
 HOST, PREPARED_EMBEDDING = f"{CUTEDSL}/common/host.py", f"{CUTEDSL}/common/embedding.py"
@@ -88,6 +89,20 @@ MLP = (
     *LINEAR,
     _entry(ACTIVATION, "SituAndMul.forward_native", "x"),
     _entry(ACTIVATION, "SituAndMul.forward_cuda", "x"),
+)
+
+# The drafter, which both paths share.
+DRAFT_CONTEXT = (
+    *LINEAR,
+    _entry(DSPARK, "K3DSparkModel.combine_hidden_states", "hidden_states"),
+    _entry(DSPARK, "K3DSparkModel._build_fused_context_kv_metadata", ""),
+    _entry(
+        DSPARK,
+        "K3DSparkModel.precompute_and_store_context_kv",
+        "context_states context_positions context_slot_mapping",
+    ),
+    _entry(DSPARK, "K3DSparkModel._has_uniform_block_layout", "cache_layers"),
+    _entry(WORKSPACE, "init_workspace_manager", "device"),
 )
 
 # By path and stage. Only parameters that are passed are named.
@@ -176,6 +191,7 @@ DEFAULT: Mapping[str, tuple[Entry | Constant, ...]] = {
     "shared_experts": MLP,
     "dense_mlp": MLP,
     "final_norm": (_entry(LAYERNORM, "rms_norm", "x weight epsilon"),),
+    "draft_context": DRAFT_CONTEXT,
     "logits": (
         *LINEAR,
         _entry(GUMBEL, "gumbel_sample", "logits expanded_idx_mapping temperature seed pos apply_temperature is_drafting"),
@@ -292,6 +308,7 @@ SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
         _entry(PREPARED_ATTN_RES, "PreparedAttnRes.run", "delta prefix blocks out"),
     ),
     "logits": DEFAULT["logits"],
+    "draft_context": DRAFT_CONTEXT,
 }
 
 
