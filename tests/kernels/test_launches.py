@@ -24,6 +24,8 @@ def watched(root: Path, keyword: str, profile: str = "gb300-tp16") -> tuple[int,
 KERNELS = {
     ("gb300-tp8", "o_proj"): {"OprojProducer", "OprojUmma", "OprojConsumer"},
     ("gb300-tp16", "o_proj"): {"OprojProducer", "OprojUmma", "OprojConsumer", "OprojFused"},
+    ("gb300-tp8", "recover_ssm"): {"KdaTcVerify", "KdaTcVerify2", "KdaCommit"},
+    ("gb300-tp16", "recover_ssm"): {"KdaTcVerify", "KdaTcVerify2", "KdaCommit"},
     ("gb300-tp8", "moe_tail"): {"MoeTail", "WaveMoeTail", "WaveMoeTail.push", "ClusterAttnRes"},
     ("gb300-tp16", "moe_tail"): {"MoeTail", "WaveMoeTail", "WaveMoeTail.push", "ClusterAttnRes"},
 }
@@ -53,6 +55,18 @@ FAULTS = {
         {"dtype=torch.int32, **meta": "dtype=torch.int64, **meta"},
         "kda/ and batch1-q1-",
         "int32, compiled for Int64",
+    ),
+    "corrections in bf16": (
+        entries.CUTE_RECOVER_SSM,
+        {"dynamic_fake(4, f32),  # corrections": "dynamic_fake(4, bf16),  # corrections"},
+        "recover_ssm/ and batch4-q4-state16",
+        "KdaTcVerify2: operand 6: float32, compiled for BFloat16",
+    ),
+    "slots for the lengths to commit": (
+        entries.CUTE_RECOVER_SSM,
+        {"        context.commit_lens[:batch],\n": ""},
+        "recover_ssm/ and batch4-q4-state16",
+        "operand 12: float, compiled for a tensor",
     ),
     "a bias in bf16": (
         entries.FRONT,

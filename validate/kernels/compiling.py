@@ -23,6 +23,7 @@ ARCHITECTURES = ("sm_100a", "sm_103a")  # B200 and GB200; B300 and GB300
 SOURCES = (
     "vllm/models/kimi_k3/nvidia/specialized_decode/**/*.py",
     "vllm/models/kimi_k3/nvidia/ops/cute_dsl/**/*.py",
+    "vllm/models/kimi_k3/nvidia/recoverssm/**/*.py",
     "vllm/model_executor/kernels/linear/cute_dsl/*skinny_gemm.py",
 )
 # Files of this suite that decide what is remembered.

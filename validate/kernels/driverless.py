@@ -30,6 +30,7 @@ SM_SHARED_BYTES = 228 * 1024  # of compute capability 10.0 and 10.3 (CUDA C++ Pr
 BARE = ("flashinfer", "quack", "tokenspeed_mla")
 DECODE = "models.kimi_k3.nvidia.specialized_decode"
 CUTEDSL = f"{DECODE}.cutedsl"
+RECOVER_SSM = "models.kimi_k3.nvidia.recoverssm.kernels"
 
 
 class _Anything:
@@ -41,6 +42,13 @@ class _Anything:
         return self
 
     def __call__(self, *_: Any, **__: Any) -> "_Anything":
+        return self
+
+
+class _Grid(_Anything):
+    """A Triton kernel."""
+
+    def __getitem__(self, grid: object) -> _Anything:
         return self
 
 
@@ -98,9 +106,34 @@ def prepare(source: Source, arch: str, view: Any = ANYTHING) -> ModuleType:
     placement.initialize_designated = lambda table: _probes(placement)
     tail: Any = source.module(f"{CUTEDSL}.moe.tail_runtime")
     tail.resident_clusters = lambda device: 7
+    source.module(RECOVER_SSM)
     providers: Any = source.module(f"{DECODE}.runtime.providers")
     providers.shape_dynamic_skinny_gemm = _skinny(providers.shape_dynamic_skinny_gemm)
     return source.module(f"{DECODE}.runtime.decode")
+
+
+def compile_recover_ssm(deployment: Deployment) -> None:
+    """What a layer of KDA compiles for RecoverSSM (models/kimi_k3/nvidia/kda.py), without and with prefix caching."""
+    kernels: Any = importlib.import_module(f"vllm.{RECOVER_SSM}")
+    device = torch.device("meta")
+    for first in (False, True):
+        verify = kernels.CuteRecoverSSMVerify(
+            num_heads=deployment.heads,
+            window=deployment.q,
+            conv_dim_first=first,
+            conv_weight_dtype=torch.float32,
+            device=device,
+        )
+        verify.compile()
+        kernels.compile_state_commit(deployment.heads, deployment.q, device, align=first)
+
+
+def without_triton(source: Source) -> None:
+    """Stands in for the Triton kernels beside RecoverSSM's CuTe ones: their launches ask for a driver."""
+    recover: Any = source.module("models.kimi_k3.nvidia.ops.recoverssm")
+    recover._prepare_commit_plan_kernel = recover._compact_conv_state_kernel = _Grid()
+    norms: Any = source.module("third_party.flash_linear_attention.ops.kda")
+    norms.rms_norm_gated = lambda x, *_, **__: x
 
 
 def deploy(deployment: Deployment) -> None:

@@ -7,6 +7,7 @@ watched over meta tensors, and each launch is compared with the compilation of t
 
 import contextlib
 import importlib
+import importlib.util
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,8 +32,7 @@ from validate.paths.vllm import ADAPTERS, AnyAdapter, ranks
 from validate.paths.vllm.adapter import OverRanks, Part, Whole
 from validate.paths.vllm.source import Source, opened
 from validate.profiles import Profile
-
-WITH_TRITON = "logits"  # the stage whose sampler is Triton's, whose launches ask for a driver
+from validate.stages import DEFAULT_ONLY
 
 
 class View:
@@ -60,6 +60,8 @@ class Watch:
     def __init__(self, source: Source, arch: str) -> None:
         self.source = source
         self.decode = driverless.prepare(source, arch, View)
+        if importlib.util.find_spec("triton") is not None:
+            driverless.without_triton(source)
         self._launches: list[Launch] = []
         cute: Any = importlib.import_module("cutlass.cute")
         experimental: Any = importlib.import_module("cutlass.cute.experimental")
@@ -124,7 +126,7 @@ def differences(wanted: Any, given: Any) -> Iterator[str]:
     else:
         tensor = isinstance(given, View)
     if not hasattr(wanted, "element_type") or not tensor:
-        if _name(wanted) != _name(given):
+        if _name(wanted) != _name(given) and not _number(wanted, given):
             yield f"{_name(given)}, compiled for {_name(wanted)}"
         return
     there, dtype = given.tensor, str(given.tensor.dtype).removeprefix("torch.").replace("_", "")
@@ -152,11 +154,17 @@ def _shown(sizes: Sequence[Any]) -> str:
 
 
 def _name(value: Any) -> str:
-    """A scalar's type; streams, compiled for a fake one, by one name; plain numbers, as TVM-FFI takes them, as Int64."""
+    """A scalar's type; streams, compiled for a fake one, by one name."""
     if hasattr(value, "element_type") or isinstance(value, View):
         return "a tensor"
     name = type(value).__name__
-    return {"_FakeStream": "a stream", "CUstream": "a stream", "int": "Int64", "NoneType": "None"}.get(name, name)
+    return {"_FakeStream": "a stream", "CUstream": "a stream", "NoneType": "None"}.get(name, name)
+
+
+def _number(wanted: Any, given: Any) -> bool:
+    """A plain number for a scalar of its kind: TVM-FFI converts it to the type that was compiled (tvm_ffi_builder.py)."""
+    kinds = {int: "Int", float: "Float"}
+    return type(given) in kinds and type(wanted).__name__.startswith(kinds[type(given)])
 
 
 def _flat(operands: Sequence[Any]) -> Iterator[Any]:
@@ -168,16 +176,20 @@ def _flat(operands: Sequence[Any]) -> Iterator[Any]:
 
 
 def of_adapters(watch: Watch, profile: Profile, keyword: str | None = None) -> Iterator[tuple[Case, list[Launch]]]:
-    """The launches of each case by each adapter of the specialized path that can run it on GB300; equal shapes once."""
+    """The launches of each case by each adapter of the specialized path that can run it on GB300; equal shapes once.
+
+    Of a stage that only the default path has, by that path's. Triton's launches ask for a driver: left out.
+    """
     known: set[str] = set()
     for case in selection.select(judge.cases(profile), keyword):
-        if case.stage not in ADAPTERS["specialized"] or case.stage == WITH_TRITON or case.shapes in known:
+        adapters = ADAPTERS["default" if case.stage in DEFAULT_ONLY else "specialized"].get(case.stage, ())
+        if case.shapes in known:
             continue
         known.add(case.shapes)
         call = judge.build(case)
         tp, shared = case.sizes.get("tp", profile.tp[0]), case.sizes.get("dcp", 1) > 1
         deployment = Deployment(tp, case.sizes.get("q", 1), shared, profile.batches)
-        able = [a for a in ADAPTERS["specialized"][case.stage] if not a.needs.lacking(CAPABILITY["gb300"])]
+        able = [a for a in adapters if not a.launches_triton and not a.needs.lacking(CAPABILITY["gb300"])]
         able = [adapter for adapter in able if adapter.missing(call, watch.source) is None]
         if able:
             yield case, [launch for adapter in able for launch in watch.launches(adapter, call, deployment)]

@@ -1,5 +1,7 @@
 """Asks vLLM which kernels a deployment compiles: its ``cute.compile`` is replaced by a recorder, then called for real.
 
+Beside those of the specialized path, the default path's of RecoverSSM, in both layouts of the convolution's state.
+
 A variant is named after the stage, the kernel's class and the parameters of vLLM's own compile function, for instance
 ``kda/KdaSplit/heads=12,gate_mode=1,has_bias=0,tokens=4,batch=8``.
 """
@@ -27,6 +29,7 @@ STAGES = {
     "common.prefetch": "prefetch",
     "gemm.projection": "input_projection",
     "kda.prepared": "kda",
+    "kernels": "recover_ssm",  # recoverssm/kernels.py
     "mla.dcp": "mla",
     "mla.prepared": "mla",
     "mla_decode": "mla",  # of tokenspeed_mla
@@ -99,6 +102,8 @@ class Recorder:
         self._asked = []
         decode = self._decode.SpecializedDecode(backbone(deployment), config(deployment))
         decode.prepare_kv()
+        if deployment.q > 1 and not deployment.dcp:
+            driverless.compile_recover_ssm(deployment)
         return list(dict.fromkeys(self._asked))
 
     def _instead_of(self, compile_: Any) -> Callable[..., Any]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from validate.paths.dispatch import PREPARED
 
-# Stages whose tensors are sized by the kind of inputs, too: lengths and dtype of MLA's cache.
-SIZED_BY_INPUTS = ("mla",)
+# Stages whose tensors are sized by the kind of inputs, too: lengths and dtype of MLA's cache, rows of a ragged verify step.
+SIZED_BY_INPUTS = ("mla", "recover_ssm")
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ STAGES = (
     "attn_res",
     "input_projection",
     "kda",
+    "recover_ssm",
     "mla",
     "o_proj",
     "router",
@@ -34,6 +35,7 @@ STAGES = (
     "dense_mlp",
     "final_norm",
     "logits",
+    "draft_context",
 )
 
 

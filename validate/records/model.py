@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from validate.profiles import Profile
+from validate.stages import DEFAULT_ONLY
 from validate.verdict import Verdict, worst
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -165,6 +166,6 @@ def verdict_of(lines: list[Line], planned: int, runs_on: str = "emulated") -> Ve
 
 
 def whole_cases(lines: list[Line]) -> set[str]:
-    """The cases of which vLLM's specialized kernels ran the whole stage."""
-    kernels = [line for line in lines if line.subject == "vllm-specialized" and line.judged]
-    return {line.case for line in kernels if line.note is None}
+    """The cases of which vLLM's specialized kernels ran the whole stage; the default path's, where only that has the stage."""
+    whole = [line for line in lines if line.judged and line.note is None]
+    return {line.case for line in whole if line.subject == f"vllm-{'default' if line.stage in DEFAULT_ONLY else 'specialized'}"}

@@ -23,7 +23,7 @@ OUTPUT = Point(BF16, None, "packed decode stores o in bf16 (fused_recurrent.py);
 FP32 = Point(None, None, "fp32 in both kernels")
 
 
-def reference(call: Call, points: Points) -> dict[str, Expected]:
+def reference(call: Call, points: Points, *, from_checkpoint: bool = False) -> dict[str, Expected]:
     """Outputs ``out`` [rows, heads * D], and the touched slots of ``conv`` and ``state``.
 
     Inputs: ``x`` [rows, 3 * H * D] (q, k, v before the convolution), ``gate`` [rows, H * D], ``f_a`` [rows, D],
@@ -32,6 +32,8 @@ def reference(call: Call, points: Points) -> dict[str, Expected]:
     ``slots[b, accepted - 1]`` and token t's is stored in ``slots[b, t]``; a slot of 0 or less is never written, and a
     request whose state would come from one gives zeros. The convolution's taps live in ``slots[b, 0]``, starting at
     column accepted - 1, and become the two columns after that start, then the q inputs.
+
+    ``from_checkpoint``: the kernels may multiply the first state, instead of each token's, by bf16 halves: ``_at_once``.
     """
     i = call.inputs
     requests, q = i["slots"].shape
@@ -71,9 +73,14 @@ def reference(call: Call, points: Points) -> dict[str, Expected]:
         query = points(FP32, query, 8 * U32 * query.abs())
         key = points(FP32, key, 8 * U32 * key.abs())
         current = state[int(i["slots"][b, start])].double()
+        first, passed = current, torch.zeros(heads, 1, dim, dtype=torch.float64)
         for t in range(q):
             row = b * q + t
             current = current * decay[row].view(heads, 1, dim)
+            if from_checkpoint:
+                passed = passed + log_decay[row].view(heads, 1, dim)
+                first = first * decay[row].view(heads, 1, dim)
+                current = points(FP32, current, _at_once(first, current, passed))
             recalled, error = _recall(current, key[t])
             delta = (value[t] - recalled) * beta[row, :, None]
             delta = points(FP32, delta, error + 4 * U32 * value[t].abs())
@@ -92,6 +99,18 @@ def reference(call: Call, points: Points) -> dict[str, Expected]:
         "state": Expected(torch.stack([states[s] for s in slots.tolist()]), (slots,), roundings=points.rounded),
         "conv": Expected(torch.stack([taps[s] for s in homes.tolist()]), (homes, slice(None), slice(0, q + 2))),
     }
+
+
+def _at_once(first: Tensor, current: Tensor, passed: Tensor) -> Tensor:
+    """Error, in the decayed state [h, v, k], of a window that is solved from its first state at once.
+
+    The tcgen05 kernels of RecoverSSM (recoverssm/cutedsl/verify.py) multiply ``first``, the state before the window, decayed
+    up to this token, by a vector in two bf16 halves: 2**-18 of it is left out; their products are cut off towards zero 16
+    times, by up to 2 * U32 each (``Points.matmul``), together 2**-19. A token's share of ``current`` is decayed by
+    exp(-L_i) exp(L_t), L being the log decays ``passed`` [h, 1, k] so far: each exponential turns the rounding of its argument
+    into a relative error of 2 * U32 * L.
+    """
+    return first.abs() * (2.0**-18 + 2.0**-19) + 4 * U32 * passed.abs() * current.abs()
 
 
 def _recall(state: Tensor, vector: Tensor) -> tuple[Tensor, Tensor]:

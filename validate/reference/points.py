@@ -94,6 +94,10 @@ class Points:
         points._draws = self._draws
         return points
 
+    def on(self, path: str) -> "Points":
+        """The same member on another path: for stages that only one path has, whose points are then all runs' in common."""
+        return Points(path, self.member, self._products, self.given)
+
     @property
     def rounded(self) -> int:
         """How many different points have rounded so far."""

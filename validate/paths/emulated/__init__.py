@@ -9,6 +9,7 @@ from validate.paths.emulated import (
     attn_res,
     decode_step,
     dense_mlp,
+    draft_context,
     embedding,
     experts,
     final_norm,
@@ -19,9 +20,11 @@ from validate.paths.emulated import (
     mla,
     moe_tail,
     o_proj,
+    recover_ssm,
     router,
     shared_experts,
 )
+from validate.stages import DEFAULT_ONLY
 
 Stage = Callable[[], Callable[[Call], None]]  # a class whose instances run one call
 
@@ -31,6 +34,7 @@ DEFAULT: Mapping[str, Stage] = {
     "experts": experts.DefaultExperts,
     "attn_res": attn_res.DefaultAttnRes,
     "kda": kda.DefaultKda,
+    "recover_ssm": recover_ssm.DefaultRecoverSsm,
     "mla": mla.DefaultMla,
     "o_proj": o_proj.DefaultOproj,
     "moe_tail": moe_tail.DefaultMoeTail,
@@ -40,6 +44,7 @@ DEFAULT: Mapping[str, Stage] = {
     "input_projection": input_projection.DefaultInputProjection,
     "embedding": embedding.DefaultEmbedding,
     "logits": logits.DefaultLogits,
+    "draft_context": draft_context.DraftContext,
 }
 SPECIALIZED: Mapping[str, Stage] = {
     "router": router.SpecializedRouter,
@@ -56,6 +61,7 @@ SPECIALIZED: Mapping[str, Stage] = {
     "input_projection": input_projection.SpecializedInputProjection,
     "embedding": embedding.SpecializedEmbedding,
     "logits": logits.SpecializedLogits,
+    "draft_context": draft_context.DraftContext,
 }
 
 
@@ -75,7 +81,7 @@ class Emulated:
     def missing(self, call: Call) -> str | None:
         """Why the stage is not emulated at this size: a class may say so itself; None if it is."""
         if call.stage not in self.stages:
-            return f"{call.stage} is not emulated"
+            return DEFAULT_ONLY.get(call.stage, f"{call.stage} is not emulated")
         reason = getattr(self.stages[call.stage], "missing", None)
         return reason(call) if reason else None
 

@@ -118,9 +118,13 @@ class DefaultKda:
     ) -> tuple[Tensor, Tensor]:
         """One token of the delta rule: the new state [b, H, V, K] and the attention output [b, H, V]."""
         state = state * decay[:, :, None, :]
-        delta = (value - self.dot(state, key)) * beta[..., None]
+        delta = self.correction(state, beta, key, value)
         state = fma(delta[..., None], key[:, :, None, :], state)
         return state, self.round_output(self.dot(state, query))
+
+    def correction(self, state: Tensor, beta: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """[b, H, V]: what the decayed state is corrected by along the key."""
+        return (value - self.dot(state, key)) * beta[..., None]
 
     def dot(self, state: Tensor, vector: Tensor) -> Tensor:
         """[b, H, V]: every state row times ``vector``, summed over keys by a tree."""

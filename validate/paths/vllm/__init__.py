@@ -19,6 +19,7 @@ from validate.paths.vllm import (
     default_o_proj,
     default_router,
     dense_mlp,
+    draft_context,
     embedding,
     entries,
     experts,
@@ -33,6 +34,7 @@ from validate.paths.vllm import (
     moe_tail,
     o_proj,
     ranks,
+    recover_ssm,
     router,
     shared_experts,
     shared_small_batch,
@@ -41,6 +43,7 @@ from validate.paths.vllm.absent import Absent
 from validate.paths.vllm.adapter import Composed, OverRanks, Part, Prepared, Whole
 from validate.paths.vllm.source import Source
 from validate.records.model import VllmFiles
+from validate.stages import DEFAULT_ONLY
 
 AnyAdapter = Whole | Composed | OverRanks
 # By path and stage. Of several adapters the first that the GPU's capability allows runs what it can.
@@ -50,6 +53,7 @@ ADAPTERS: Mapping[str, Mapping[str, tuple[AnyAdapter, ...]]] = {
         "attn_res": (attn_res.DefaultAttnRes(),),
         "input_projection": (input_projection.DefaultProjection(),),
         "kda": (kda.DefaultKda(),),
+        "recover_ssm": (recover_ssm.CuteRecoverSsm(), recover_ssm.TritonRecoverSsm()),
         "mla": (default_mla.DefaultMla(),),
         "o_proj": (default_o_proj.DefaultOproj(),),
         "router": (default_router.DefaultRouter(),),
@@ -60,12 +64,14 @@ ADAPTERS: Mapping[str, Mapping[str, tuple[AnyAdapter, ...]]] = {
         "dense_mlp": (mlp.DefaultMlp(),),
         "final_norm": (final_norm.DefaultFinalNorm(),),
         "logits": (logits.DefaultLogits(),),
+        "draft_context": (draft_context.DraftContext(),),
     },
     "specialized": {
         "embedding": (embedding.EmbeddingOverRanks(), embedding.SpecializedEmbedding()),
         "attn_res": (attn_res.SpecializedAttnRes(), attn_res.FusedAttnRes()),
         "input_projection": (input_projection.SpecializedProjection(), input_projection.SpecializedSkinny()),
         "kda": (kda.SpecializedKda(),),
+        "recover_ssm": (Absent(DEFAULT_ONLY["recover_ssm"]),),
         "mla": (mla.WholeMla(), mla.SharedMla(), mla_around_core.MlaAroundCore()),
         "experts": (experts.SpecializedExperts(),),
         "o_proj": (o_proj.SpecializedOprojOverRanks(), o_proj.SpecializedTcgenOproj(), o_proj.SpecializedOproj()),
@@ -80,6 +86,7 @@ ADAPTERS: Mapping[str, Mapping[str, tuple[AnyAdapter, ...]]] = {
         "dense_mlp": (dense_mlp.SpecializedDenseMlp(), dense_mlp.SpecializedDenseSitu()),
         "final_norm": (final_norm.SpecializedFinalNorm(),),
         "logits": (logits.DefaultLogits(),),  # both paths run the same
+        "draft_context": (draft_context.DraftContext(),),  # likewise
     },
 }
 BY_TORCHRUN = "torchrun starts it:"  # how the reason begins why what runs over several ranks is missing without it

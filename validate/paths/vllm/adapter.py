@@ -64,6 +64,7 @@ class Adapter:
     """One path's kernels of one stage. What most stages have in common: SM90 or later, one rank, nothing to wait for."""
 
     needs = Needs(capability=(9, 0))
+    launches_triton = False  # whether its kernels are Triton's: they take a driver even to be launched over meta tensors
 
     def missing(self, call: Call, source: Source) -> str | None:
         """Why they cannot run this call, in a few words; None if they can."""

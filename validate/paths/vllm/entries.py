@@ -45,6 +45,8 @@ def _entry(file: str, name: str, parameters: str, *, keywords: bool = False) -> 
 KDA = f"{NVIDIA}/ops/third_party/kda/fused_recurrent.py"
 CONVOLUTION = "vllm/model_executor/layers/mamba/ops/causal_conv1d.py"
 GATED_NORM = "vllm/third_party/flash_linear_attention/ops/kda.py"  # nvidia/kda.py imports FusedRMSNormGated from it
+RECOVER_SSM, CUTE_RECOVER_SSM = f"{NVIDIA}/ops/recoverssm.py", f"{NVIDIA}/recoverssm/kernels.py"
+DSPARK, WORKSPACE = f"{NVIDIA}/dspark_mla.py", "vllm/v1/worker/workspace.py"
 ATTN_RES = f"{NVIDIA}/ops/attn_res.py"
 PREPARED_KDA, PREPARED_ATTN_RES = f"{CUTEDSL}/kda/prepared.py", f"{CUTEDSL}/attn_res/prepared.py"
 HOST, PREPARED_EMBEDDING = f"{CUTEDSL}/common/host.py", f"{CUTEDSL}/common/embedding.py"
@@ -89,6 +91,20 @@ MLP = (
     _entry(ACTIVATION, "SituAndMul.forward_cuda", "x"),
 )
 
+# The drafter, which both paths share.
+DRAFT_CONTEXT = (
+    *LINEAR,
+    _entry(DSPARK, "K3DSparkModel.combine_hidden_states", "hidden_states"),
+    _entry(DSPARK, "K3DSparkModel._build_fused_context_kv_metadata", ""),
+    _entry(
+        DSPARK,
+        "K3DSparkModel.precompute_and_store_context_kv",
+        "context_states context_positions context_slot_mapping",
+    ),
+    _entry(DSPARK, "K3DSparkModel._has_uniform_block_layout", "cache_layers"),
+    _entry(WORKSPACE, "init_workspace_manager", "device"),
+)
+
 # By path and stage. Only parameters that are passed are named.
 DEFAULT: Mapping[str, tuple[Entry | Constant, ...]] = {
     "kda": (
@@ -108,6 +124,42 @@ DEFAULT: Mapping[str, tuple[Entry | Constant, ...]] = {
             KDA,
             "fused_recurrent_kda",
             "q k v raw_g raw_beta A_log dt_bias lower_bound initial_state cu_seqlens ssm_state_indices num_accepted_tokens out",
+        ),
+        _entry(GATED_NORM, "rms_norm_gated", "x g weight bias activation eps", keywords=True),
+    ),
+    "recover_ssm": (
+        _entry(
+            CONVOLUTION,
+            "causal_conv1d_update",
+            "x conv_state weight bias activation conv_state_indices num_accepted_tokens query_start_loc max_query_len out",
+            keywords=True,
+        ),
+        _entry(RECOVER_SSM, "KDARecoverSSMRecords.allocate", "max_num_reqs num_heads spec_query_len head_dim dtype device"),
+        _entry(RECOVER_SSM, "KDARecoverSSMCommitContext.create", "layers spec_query_len max_num_reqs backend", keywords=True),
+        _entry(
+            RECOVER_SSM,
+            "KDARecoverSSMCommitContext.commit",
+            "num_accepted_tokens state_indices query_start_loc request_indices block_table num_computed_tokens mamba_block_size",
+        ),
+        _entry(
+            RECOVER_SSM,
+            "kda_recoverssm_verify",
+            "q k v raw_g raw_beta A_log dt_bias lower_bound checkpoint_state records query_start_loc state_indices "
+            "spec_query_len out",
+        ),
+        _entry(
+            CUTE_RECOVER_SSM,
+            "CuteRecoverSSMVerify.__init__",
+            "num_heads window conv_dim_first conv_weight_dtype device",
+            keywords=True,
+        ),
+        _entry(CUTE_RECOVER_SSM, "CuteRecoverSSMVerify.compile", ""),
+        _entry(
+            CUTE_RECOVER_SSM,
+            "CuteRecoverSSMVerify.__call__",
+            "mixed_qkv raw_gate raw_beta A_log dt_bias lower_bound state records query_start_loc state_indices "
+            "num_accepted_tokens conv_state conv_weight out",
+            keywords=True,
         ),
         _entry(GATED_NORM, "rms_norm_gated", "x g weight bias activation eps", keywords=True),
     ),
@@ -139,6 +191,7 @@ DEFAULT: Mapping[str, tuple[Entry | Constant, ...]] = {
     "shared_experts": MLP,
     "dense_mlp": MLP,
     "final_norm": (_entry(LAYERNORM, "rms_norm", "x weight epsilon"),),
+    "draft_context": DRAFT_CONTEXT,
     "logits": (
         *LINEAR,
         _entry(GUMBEL, "gumbel_sample", "logits expanded_idx_mapping temperature seed pos apply_temperature is_drafting"),
@@ -255,6 +308,7 @@ SPECIALIZED: Mapping[str, tuple[Entry | Constant, ...]] = {
         _entry(PREPARED_ATTN_RES, "PreparedAttnRes.run", "delta prefix blocks out"),
     ),
     "logits": DEFAULT["logits"],
+    "draft_context": DRAFT_CONTEXT,
 }
 
 

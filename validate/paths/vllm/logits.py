@@ -19,6 +19,7 @@ class DefaultLogits(Whole):
     """
 
     step = ("x",)
+    launches_triton = True  # the sampler
 
     def missing(self, call: Call, source: Source) -> str | None:
         """Nothing."""

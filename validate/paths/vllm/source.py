@@ -50,9 +50,16 @@ PREFILL: dict[str, dict[str, Any]] = {
 
 # Names that the files of the default path's layers import. What they compute with, the adapters hand to them.
 LAYERS: dict[str, tuple[str, ...]] = {
-    "vllm.config": ("get_current_vllm_config",),
+    "vllm.config": ("VllmConfig", "get_current_vllm_config"),
     "vllm.model_executor.determinism.batch_invariant": ("linear_batch_invariant",),
-    "vllm.model_executor.layers.linear": ("LinearBase", "ReplicatedLinear", "UnquantizedLinearMethod"),
+    "vllm.model_executor.layers.layernorm": ("RMSNorm",),
+    "vllm.model_executor.layers.linear": (
+        "LinearBase",
+        "MergedColumnParallelLinear",
+        "ReplicatedLinear",
+        "UnquantizedLinearMethod",
+    ),
+    "vllm.model_executor.layers.logits_processor": ("LogitsProcessor",),
     "vllm.model_executor.layers.quantization": ("QuantizationConfig",),
     "vllm.model_executor.layers.quantization.base_config": (
         "QuantizationConfig",
@@ -61,8 +68,12 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "resolve_quant_method",
     ),
     "vllm.model_executor.layers.utils": ("dispatch_unquantized_gemm",),
+    "vllm.model_executor.models.qwen3_dspark": ("DSparkConfidenceHead", "DSparkMarkovHead"),
     "vllm.model_executor.parameter": ("BasevLLMParameter",),
     "vllm.model_executor.utils": ("set_weight_attrs",),
+    "vllm.models.common.ops.fused_allreduce_rms_norm": ("fused_allreduce_rms_norm",),
+    "vllm.models.kimi_k3.nvidia.mla": ("MultiHeadLatentAttention",),
+    "vllm.models.kimi_k3.nvidia.model": ("KimiMLP",),
 }
 DISTRIBUTED = (
     "GroupCoordinator",
@@ -175,6 +186,15 @@ class _Alone:
         return tensor
 
 
+class _Workspace:
+    """Scratch memory: here allocated when it is asked for."""
+
+    def get_simultaneous(self, *wanted: Any) -> Any:
+        import torch
+
+        return [torch.empty(shape, dtype=dtype) for shape, dtype in wanted]
+
+
 def _stand_ins(interpreted: bool) -> dict[str, ModuleType]:
     contents: dict[str, dict[str, Any]] = {
         "vllm.platforms": {"current_platform": _platform(interpreted), "CpuArchEnum": None},
@@ -187,6 +207,12 @@ def _stand_ins(interpreted: bool) -> dict[str, ModuleType]:
         "vllm.model_executor.layers.quantization.utils.fp8_utils": {"is_fp8": lambda dtype: False},
         **{module: _names(names) for module, names in LAYERS.items()},
         "vllm.utils.torch_utils": {"current_stream": _stream, "direct_register_custom_op": lambda **_: None},
+        "vllm.model_executor.models.utils": {
+            **_names(("AutoWeightsLoader", "get_draft_quant_config", "maybe_prefix")),
+            "WeightsMapper": lambda **_: None,
+        },
+        "vllm.v1.kv_cache_interface": {"is_quantized_kv_cache": lambda dtype: dtype.startswith("fp8")},
+        "vllm.v1.worker.workspace": {"current_workspace_manager": _Workspace},
         "vllm.v1.attention.backends.utils": {"NULL_BLOCK_ID": 0, "PAD_SLOT_ID": -1},
         **{f"{FLA}.{name}": names for name, names in PREFILL.items()},
     }
