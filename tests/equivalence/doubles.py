@@ -27,7 +27,16 @@ def decoded(prompt: tuple[int, ...] | list[int], n: int) -> list[int]:
 def arm_set(*scenes: dict[str, Any], **fields: Any) -> ArmSet:
     made = {"kind": "together", "name": "some", "sizes": [2], "lengths": [3, 5], "tokens": 4}
     engine = {"max_model_len": 200, "max_num_batched_tokens": 40, "max_num_seqs": 4}
-    whole = {"name": "test", "description": "", "model": "none", "layers": 1, "prompt_ids": [3, 90], "top": 2, "engine": engine}
+    whole = {
+        "name": "test",
+        "description": "",
+        "model": "none",
+        "layers": 1,
+        "attn_res_block": 1,
+        "prompt_ids": [3, 90],
+        "top": 2,
+        "engine": engine,
+    }
     return ArmSet.model_validate(whole | {"scenes": scenes or (made,)} | fields)
 
 

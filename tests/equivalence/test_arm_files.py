@@ -13,6 +13,7 @@ SOUND = """
 description = "d"
 model = "m"
 layers = 2
+attn_res_block = 1
 prompt_ids = [3, 9]
 [engine]
 max_model_len = 64

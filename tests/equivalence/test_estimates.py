@@ -70,7 +70,9 @@ def test_ranks() -> None:
 
 def test_the_floor_is_that_of_the_dtype() -> None:
     bf16, fp32 = (floor(manifest("a", "auto", Plan(), dtype)) for dtype in ("bfloat16", "float32"))
-    assert bf16 == pytest.approx(math.sqrt(5) * 0.42 * 2**-8 * 4 * 2)
+    # 8 sublayers round the stream; within them 4 values each, in a stream of 1, 2, 3 or 4 outputs.
+    roundings = 8 + 8 * 4 * (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4
+    assert bf16 == pytest.approx(math.sqrt(5) * 0.42 * 2**-8 * math.sqrt(roundings) * 2)
     assert fp32 == pytest.approx(1e-4, rel=0.1)
 
 

@@ -20,6 +20,7 @@ base = "cpu-bf16"
 without = ["alone", "chunks", "beyond", "slots"]
 model = "{model}"
 layers = 2
+attn_res_block = 1
 
 [engine]
 skip_tokenizer_init = true

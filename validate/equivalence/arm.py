@@ -59,6 +59,7 @@ class ArmSet(BaseModel):
     description: str
     model: str
     layers: int = Field(ge=1)
+    attn_res_block: int = Field(ge=1)
     stand_in: bool = False
     engine: dict[str, Any]
     environment: dict[str, str] = Field(default_factory=dict)

@@ -340,6 +340,7 @@ def _manifest(asked: Asked, facts: Facts, scenes: list[Scene], engine: Engine) -
         minimum=arms.minimum_specialized,
         rounds_to=arms.rounds_to,
         layers=arms.layers,
+        attn_res_block=arms.attn_res_block,
         model=model_digest(arms.model),
         plan=digest(scenes),
         served=asked.urls,

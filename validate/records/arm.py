@@ -86,7 +86,7 @@ class ArmManifest(Record):
     ``engine``: its arguments without ``decode_backend``. ``model`` and ``plan``: digests of the model's files and of the scenes.
     ``environment``: the VLLM_* variables that were set. Times are UTC, ISO 8601. In the scenes ``decode_only`` at least the share
     ``minimum`` of the decode and verify steps must have run specialized, where that is what the arm asks for. ``rounds_to``: the
-    coarsest dtype to which both paths round between stages; ``layers``: the model's.
+    coarsest dtype to which both paths round between stages; ``layers`` and ``attn_res_block``: the model's.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -99,6 +99,7 @@ class ArmManifest(Record):
     minimum: float = 0.95
     rounds_to: Literal["bfloat16", "float16", "float32"] = "bfloat16"
     layers: int = 93
+    attn_res_block: int = 12
     model: str
     plan: str
     planted: str | None = None
