@@ -53,6 +53,7 @@ class Double:
     said: int = 1
     plays: list[list[str]] = field(default_factory=list)
     preemptions: int = 0
+    environment: dict[str, str] = field(default_factory=dict)
 
     def facts(self) -> Facts:
         return Facts(BLOCK, 40, 200, 4)
