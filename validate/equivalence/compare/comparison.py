@@ -86,9 +86,12 @@ def measure(arms: Arms, pairs: list[Pair]) -> Measured:
     return Measured(numbers, forced, floor, judgement, noise)
 
 
-def compare(arms: Arms, undrafted: Arm | None = None) -> Comparison:
-    """Arms that are not of one engine are not compared further; ``undrafted``: the specialized path without drafts."""
-    engine = comparability.same_engine(arms)
+def compare(arms: Arms, undrafted: Arm | None = None, golden: bool = False) -> Comparison:
+    """Arms that are not of one engine are not compared further.
+
+    ``undrafted``: the specialized path without drafts; ``golden``: the default arms are golden records.
+    """
+    engine = comparability.same_engine(arms, golden)
     if engine.verdict is not Verdict.PASS:
         return _comparison(arms, [engine])
     pairs = arms.pairs()

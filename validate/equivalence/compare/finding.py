@@ -25,7 +25,7 @@ class Finding(Record):
 
     @property
     def line(self) -> str:
-        """All of it for a person, with the command that runs the request alone in both arms."""
+        """All of it for a person, with the command that runs its scene again."""
         where = f"{self.scene}/{self.request}" if self.request is not None else self.scene or ""
         parts = [where, "" if self.position is None else f"position {self.position}"]
         at = ", ".join(part for part in parts if part)
@@ -57,8 +57,8 @@ def at(transcript: Transcript, verdict: Verdict, text: str, position: int | None
 
 
 def rerun(key: str) -> str:
-    """The command that runs one request alone in both arms and compares them."""
-    return f"nox -s equivalence -- -k {shlex.quote(key)}"
+    """The command that records the request's scene anew in all arms and compares them."""
+    return f"nox -s equivalence -- -k {shlex.quote(key.split('/')[0].removeprefix('forced-'))}"
 
 
 def _margin(margin: float | None) -> str:
