@@ -24,6 +24,8 @@ without = ["alone", "chunks", "beyond", "slots"]
 model = "{model}"
 layers = 2
 attn_res_block = 1
+prompts = "ids"
+prompt_ids = [3, 320]
 
 [engine]
 skip_tokenizer_init = true
