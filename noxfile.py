@@ -136,7 +136,7 @@ def engine_tests(session: nox.Session) -> None:
     engine(session)
     if not CURRENT:
         session.install("-q", "-e", ".[test]")
-    tool(session, "pytest", "-n", "auto", "-m", "engine", *session.posargs)
+    tool(session, "pytest", "-n", "auto", "-m", "engine", "tests/equivalence", "tests/standin", *session.posargs)
 
 
 @nox.session
