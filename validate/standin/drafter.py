@@ -1,9 +1,10 @@
 """A drafter that stands in for DSpark: without a model, but with as many drafts in every step, of which some are accepted.
 
-vLLM loads it by name: ``speculative_config = {method = "custom_class", model = "validate.standin.drafter.Drafter", ...}``. A draft
-goes on as the tokens so far went on after their last stretch that is like their end (prompt lookup). DSpark always proposes as many
-tokens as it is configured for, so that verify steps have the same rows of each request; hence a draft that is too short is filled
-up here by repeating its last token, and where nothing is found the last token decoded. Drafts depend on the request's own tokens alone.
+vLLM loads it by name: ``speculative_config = {method = "custom_class", model = "validate.standin.drafter.Drafter", ...}``.
+A draft goes on as the tokens so far went on after their last stretch that is like their end (prompt lookup). DSpark always
+proposes as many tokens as it is configured for, so that verify steps have the same rows of each request; hence a draft that is
+too short is filled up here by repeating its last token, and where nothing is found the last token decoded. Drafts depend on the
+request's own tokens alone.
 """
 
 from typing import Any
@@ -20,7 +21,7 @@ class Drafter:
         self.drafts = vllm_config.speculative_config.num_speculative_tokens
 
     def load_model(self, model: Any) -> None:
-        """vLLM asks every drafter to; this one has none."""
+        """Called by vLLM; there is no model to load."""
 
     def propose(self, sampled: list[list[int]], lengths: np.ndarray, tokens: np.ndarray, **_: Any) -> list[list[int]]:
         """By row of the batch: ``tokens`` int [rows, longest], of which ``lengths`` count. None where nothing was sampled."""
