@@ -60,7 +60,8 @@ def test_few_requests_with_drafts_decide_nothing(sound: Arms) -> None:
 
 def with_drafts(arm: Arm) -> Arm:
     """The arm as one that drafts, and was recorded elsewhere."""
-    engine = arm.manifest.engine | {"speculative_config": {"num_speculative_tokens": 7}}
+    drafts = {"speculative_config": {"num_speculative_tokens": 7}, "per_request_spec_decode_metrics": "summary"}
+    engine = arm.manifest.engine | drafts | {"enable_trace_replay": False}
     return replace(arm, manifest=arm.manifest.model_copy(update={"engine": engine, "plan": "drafts"}))
 
 

@@ -17,14 +17,14 @@ from vllm.model_executor.layers.attention import Attention
 from vllm.model_executor.layers.mamba.abstract import MambaBase
 from vllm.model_executor.layers.mamba.mamba_utils import MambaStateCopyFuncCalculator
 from vllm.model_executor.models.interfaces import HasInnerState, IsHybrid
-from vllm.v1.attention.backends.linear_attn import BailingLinearAttentionBackend
 from vllm.v1.attention.backends.registry import MambaAttentionBackendEnum
 
 from validate.model.decoding import Request
 from validate.model.dimensions import Dimensions
 from validate.paths.dispatch import Deployment, Plan, plan
-from validate.standin import network, recurrence, weights
+from validate.standin import copies, network, recurrence, weights
 from validate.standin.forms import Forms, Weights
+from validate.standin.metadata import Step, StepBackend
 from validate.standin.specialized import SpecializedForms
 
 SPECIALIZED = "latency_specialized"
@@ -54,9 +54,9 @@ class Kda(nn.Module, MambaBase):
         """Linear attention."""
         return MambaAttentionBackendEnum.LINEAR
 
-    def get_attn_backend(self) -> type[BailingLinearAttentionBackend]:
-        """The linear attention metadata of vLLM that knows of accepted draft tokens."""
-        return BailingLinearAttentionBackend
+    def get_attn_backend(self) -> type[StepBackend]:
+        """What makes ``Step``."""
+        return StepBackend
 
     def get_state_shape(self) -> tuple[tuple[int, ...], ...]:
         """Taps and recurrent state."""
@@ -66,35 +66,23 @@ class Kda(nn.Module, MambaBase):
         """Taps as the activations, recurrent state in fp32."""
         return self.dtype, torch.float32
 
-    def attend(self, forms: Forms, own: Weights, x: Tensor, metadata: Any) -> Tensor:
-        """Rows [n, H * D] of x [n, hidden], n the rows of all requests; states move on."""
+    def attend(self, forms: Forms, own: Weights, x: Tensor, step: Step | None) -> Tensor:
+        """Rows [n, H * D] of x [n, hidden], n the rows of all requests; states move on. No ``step``: a profiling run."""
         qkv, gate, f_a, beta = network.projected(forms, False, own, x)
         log_decay, beta = forms.kda_gates(own, f_a, beta)
         attended = torch.zeros(len(x), self.d.heads, self.d.head_dim, device=x.device)
-        if metadata is not None:
-            starts = metadata.query_start_loc.long()
-            counts = starts.diff()
-            before = metadata.seq_lens - counts
-            decodes = metadata.num_decodes
-            for count in counts[:decodes].unique().tolist():
-                of = (counts[:decodes] == count).nonzero()[:, 0]
-                rows = starts[of][:, None] + torch.arange(count)
-                slots, accepted = self.slots(metadata, of)
+        if step is not None:
+            counts = step.counts
+            for count in counts[step.decodes].unique().tolist():
+                of = (step.decodes & (counts == count)).nonzero()[:, 0]
+                rows = step.starts[of][:, None] + torch.arange(count)
                 parts = qkv[rows], log_decay[rows], beta[rows]
-                attended[rows] = self.decode(forms, own, *parts, slots, accepted, before[of] > 0)
-            for n in range(decodes, len(counts)):
-                rows = slice(int(starts[n]), int(starts[n + 1]))
-                parts = qkv[rows], log_decay[rows], beta[rows]
-                slot = int(metadata.state_indices_tensor_p[n - decodes])
-                attended[rows] = self.prefill(forms, own, *parts, slot, bool(before[n] > 0))
+                attended[rows] = self.decode(forms, own, *parts, step.slots[of], step.accepted[of])
+            for n in (~step.decodes).nonzero()[:, 0].tolist():
+                piece = slice(int(step.starts[n]), int(step.starts[n + 1]))
+                parts = qkv[piece], log_decay[piece], beta[piece]
+                attended[piece] = self.prefill(forms, own, *parts, int(step.slots[n, 0]), bool(step.before[n] > 0))
         return forms.kda_out(own, attended, gate)
-
-    def slots(self, metadata: Any, of: Tensor) -> tuple[Tensor, Tensor]:
-        """Slots [n, 1 + drafts] of the decoding requests ``of``, and how many tokens of the step before each accepted."""
-        slots = metadata.state_indices_tensor_d[of].long()
-        if slots.dim() == 1:
-            return slots[:, None], torch.ones_like(slots)
-        return slots, metadata.num_accepted_tokens[of].long()
 
     def decode(
         self,
@@ -105,16 +93,15 @@ class Kda(nn.Module, MambaBase):
         beta: Tensor,
         slots: Tensor,
         accepted: Tensor,
-        continued: Tensor,
     ) -> Tensor:
         """The same number of tokens of several requests, token by token: fp32 [n, tokens, H, D]; inputs [n, tokens, ...]."""
         conv, state = self.kv_cache
         taps, home = self.d.conv_width - 1, slots[:, 0]
         places = (accepted - 1)[:, None] + torch.arange(taps)
-        kept = conv[home[:, None], places] * continued[:, None, None]
+        kept = conv[home[:, None], places]
         rows = torch.cat([kept, qkv], 1)
         conv[home, : rows.shape[1] - 1] = rows[:, 1:]
-        current = state[slots.gather(1, accepted[:, None] - 1)[:, 0]] * continued[:, None, None, None]
+        current = state[slots.gather(1, accepted[:, None] - 1)[:, 0]]
         out = []
         for t in range(qkv.shape[1]):
             query, key, value = forms.kda_heads(forms.convolve(own, rows[:, t : t + taps + 1]))
@@ -157,6 +144,8 @@ class K3StandInForCausalLM(nn.Module, HasInnerState, IsHybrid):
             raise ValueError(f"unknown decode_backend {backend!r}: there are auto and {SPECIALIZED}")
         self.default, self.specialized = Forms(self.d), SpecializedForms(self.d)
         self.q = 1 + vllm_config.num_speculative_tokens
+        if self.q > 1:
+            copies.register()
         self.deployment = Deployment(self.q) if backend == SPECIALIZED else None
         self.counts: Counter[tuple[str, str, int, int, str]] = Counter()
         self.split: tuple[list[Weights], Weights] | None = None
@@ -194,15 +183,14 @@ class K3StandInForCausalLM(nn.Module, HasInnerState, IsHybrid):
 
         return network.run(forms, *self.split, input_ids, attention)
 
-    def planned(self, metadata: Any) -> Forms:
-        """The path of this step, counted. ``metadata``: of a KDA layer; None in a profiling run."""
-        if metadata is None:
+    def planned(self, step: Step | None) -> Forms:
+        """The path of this step, counted."""
+        if step is None:
             return self.default
-        decodes, prefills = metadata.num_decodes, metadata.num_prefills
-        counts = metadata.query_start_loc.diff().tolist()
-        rows, q = sum(counts), max(counts) if prefills == 0 else 1
-        kind = "mixed" if decodes and prefills else "prefill" if prefills else "decode" if q == 1 else "verify"
-        requests = tuple(Request(count) for count in counts[:decodes]) + (Request(1, prompt=True),) * prefills
+        counts, decodes = step.counts.tolist(), step.decodes.tolist()
+        rows, q = sum(counts), max(counts) if all(decodes) else 1
+        kind = "prefill" if not any(decodes) else "mixed" if not all(decodes) else "decode" if q == 1 else "verify"
+        requests = tuple(Request(count, not decoding) for count, decoding in zip(counts, decodes, strict=True))
         made = Plan(False, rows, q, "decode_backend auto") if self.deployment is None else plan(requests, self.deployment)
         path, forms = ("specialized", self.specialized) if made.specialized else ("default", self.default)
         self.counts[path, kind, made.rows, q, made.reason] += 1
