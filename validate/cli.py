@@ -255,6 +255,23 @@ def record(
     return recording.record(asked, console())
 
 
+@app.command()
+def detect(
+    arms: Annotated[str, typer.Argument(help="an arm set of the stand-in")],
+    default: Annotated[Path, typer.Option(help="record of the default arm")],
+    again: Annotated[Path, typer.Option(help="record of the arm default-again")],
+    keyword: Annotated[str | None, typer.Option("-k", help="parts of faults' names, joined by and, or, not")] = None,
+    output: Output = Path("runs"),
+    resume: Annotated[Path | None, typer.Option(help="folder of a matrix that was interrupted")] = None,
+) -> int:
+    """Plants every fault of a whole engine in turn and says which check finds it. Exit code 1 if one is missed."""
+    from validate.equivalence import arm, detection
+    from validate.report.console import console
+
+    asked = detection.Asked(arms, arm.load(arms), default, again, keyword, output, resume)
+    return detection.detect(asked, console())
+
+
 def main() -> None:
     """Runs the command line; a person's errors become one line, never a traceback."""
     try:

@@ -165,7 +165,11 @@ class K3StandInForCausalLM(nn.Module, HasInnerState, IsHybrid):
         rows, q = sum(counts), max(counts) if prefills == 0 else 1
         kind = "mixed" if decodes and prefills else "prefill" if prefills else "decode" if q == 1 else "verify"
         requests = tuple(Request(count) for count in counts[:decodes]) + (Request(1, prompt=True),) * prefills
-        made = Plan(False, rows, q, "decode_backend auto") if self.deployment is None else self.specialized.plan(requests, self.deployment)
+        made = (
+            Plan(False, rows, q, "decode_backend auto")
+            if self.deployment is None
+            else self.specialized.plan(requests, self.deployment)
+        )
         path, forms = ("specialized", self.specialized) if made.specialized else ("default", self.default)
         self.counts[path, kind, made.rows, q, made.reason] += 1
         return forms

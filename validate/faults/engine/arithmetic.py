@@ -64,7 +64,9 @@ class ExpertOfNeighbour(SpecializedForms):  # noqa: D101
         return super().experts(weights, latent, torch.where(chosen == 3, 4, chosen))
 
 
-@fault("shared-experts-of-layer-before", "the side stream is not waited for: the shared experts' rows are the layer's before (M12)")
+@fault(
+    "shared-experts-of-layer-before", "the side stream is not waited for: the shared experts' rows are the layer's before (M12)"
+)
 class SharedOfLayerBefore(SpecializedForms):  # noqa: D101
     before: Tensor | None = None
 
@@ -73,7 +75,9 @@ class SharedOfLayerBefore(SpecializedForms):  # noqa: D101
         return self.before if before is None or before.shape != self.before.shape else before
 
 
-@fault("stale-mailbox", "a rank's slot is not armed again: its partial row is one of the layer before, in one row of one rank (M2)")
+@fault(
+    "stale-mailbox", "a rank's slot is not armed again: its partial row is one of the layer before, in one row of one rank (M2)"
+)
 class StaleMailbox(SpecializedForms):  # noqa: D101
     before: Tensor | None = None
 
@@ -103,7 +107,9 @@ class LogitsScaled(SpecializedForms):  # noqa: D101
         return super().logits(hidden, head) * 1.01
 
 
-@fault("logits-of-neighbour", "hidden rows gathered with an index of the step before: the last two requests' swapped, now and then")
+@fault(
+    "logits-of-neighbour", "hidden rows gathered with an index of the step before: the last two requests' swapped, now and then"
+)
 class LogitsOfNeighbour(SpecializedForms):  # noqa: D101
     steps = 0
 

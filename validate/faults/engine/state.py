@@ -89,7 +89,9 @@ class SlotsOfNeighbour(SpecializedForms):  # noqa: D101
         return start
 
 
-@fault("short-prompt-continues", "a first chunk of a token or two is taken for a decode of what the slot held before (vLLM 51483)")
+@fault(
+    "short-prompt-continues", "a first chunk of a token or two is taken for a decode of what the slot held before (vLLM 51483)"
+)
 class ShortPromptContinues(Forms):  # noqa: D101
     def kda_prefill(self, weights: Weights, cache: Cache, parts: Parts, slot: int, continued: bool) -> Tensor:
         return super().kda_prefill(weights, cache, parts, slot, continued or len(parts[0]) <= 2)
@@ -132,7 +134,11 @@ class StateOneDraftEarly(SpecializedForms):  # noqa: D101
         return super().kda_start(slots, (accepted - 1).clamp_min(1))
 
 
-@fault("taps-of-rejected-draft", "the convolution's window is not moved by how many drafts were accepted (vLLM 50591)", shown="drafts")
+@fault(
+    "taps-of-rejected-draft",
+    "the convolution's window is not moved by how many drafts were accepted (vLLM 50591)",
+    shown="drafts",
+)
 class TapsOfRejectedDraft(SpecializedForms):  # noqa: D101
     def kda_taps(self, conv: Tensor, home: Tensor, accepted: Tensor) -> Tensor:
         return super().kda_taps(conv, home, torch.ones_like(accepted))

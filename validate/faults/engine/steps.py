@@ -25,7 +25,10 @@ class SomeStepsFallBack(SpecializedForms):  # noqa: D101
         return replace(made, specialized=False, reason="no graph") if made.specialized and self.steps % 10 == 0 else made
 
 
-@fault("ends-one-token-late", "stop ids, the end of text and the last token are seen one step late, as by a scheduler that runs ahead")
+@fault(
+    "ends-one-token-late",
+    "stop ids, the end of text and the last token are seen one step late, as by a scheduler that runs ahead",
+)
 class EndsOneTokenLate(SpecializedForms):  # noqa: D101
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
