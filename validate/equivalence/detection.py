@@ -1,7 +1,7 @@
 """The detection matrix of whole engines: which check finds which planted fault, and after how many decoded tokens.
 
-Every fault is recorded in a process of its own, ``python -m validate record --plant``, on the few scenes that match ``SCENES``, beside a
-sound control on the same scenes. The default arms' records may hold more scenes: only these are looked at.
+Every fault is recorded in a process of its own, ``python -m validate record --plant``, on the few scenes that match
+``SCENES``, beside a sound control on the same scenes. The default arms' records may hold more scenes: only these are looked at.
 """
 
 import subprocess
