@@ -114,16 +114,20 @@ def compare(
 
 @app.command()
 def faults() -> int:
-    """Lists the planted faults."""
+    """Lists the planted faults: of decode stages (numerics --plant) and of whole engines (record --plant)."""
     from rich.table import Table
 
-    from validate.faults import catalogue
+    from validate.faults import catalogue, engine
     from validate.report.console import console
 
     table = Table("fault", "path", "subtle", "stands for")
     for fault in catalogue().values():
         table.add_row(fault.name, fault.path, "subtle" if fault.subtle else "", fault.stands_for)
+    whole = Table("fault of a whole engine", "shown by", "stands for")
+    for planted in engine.catalogue().values():
+        whole.add_row(planted.name, planted.shown, planted.stands_for)
     console().print(table)
+    console().print(whole)
     return 0
 
 
@@ -224,6 +228,7 @@ def record(
     ] = None,
     output: Output = Path("runs"),
     resume: Annotated[Path | None, typer.Option(help="continue an interrupted recording")] = None,
+    plant: Annotated[str | None, typer.Option(help="plant this fault in the stand-in's specialized arm")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="record nothing; list the scenes")] = False,
     commands: Annotated[
         bool, typer.Option("--commands", help="record nothing; print the commands of all arms and nodes")
@@ -246,7 +251,7 @@ def record(
     if dry_run:
         console().print(listing.table(chosen, keyword))
         return 0
-    asked = recording.Asked(arms, chosen, name, output, tuple(url or ()), resume, force_from, keyword)
+    asked = recording.Asked(arms, chosen, name, output, tuple(url or ()), resume, force_from, keyword, plant)
     return recording.record(asked, console())
 
 
@@ -282,6 +287,22 @@ def bless(run: Annotated[Path, typer.Argument(help="folder of an equivalence run
     from validate.report.console import console
 
     return whole.bless(run, console())
+
+
+def detect(
+    arms: Annotated[str, typer.Argument(help="an arm set of the stand-in")],
+    default: Annotated[Path, typer.Option(help="record of the default arm")],
+    again: Annotated[Path, typer.Option(help="record of the arm default-again")],
+    keyword: Annotated[str | None, typer.Option("-k", help="parts of faults' names, joined by and, or, not")] = None,
+    output: Output = Path("runs"),
+    resume: Annotated[Path | None, typer.Option(help="folder of a matrix that was interrupted")] = None,
+) -> int:
+    """Plants every fault of a whole engine in turn and says which check finds it. Exit code 1 if one is missed."""
+    from validate.equivalence import arm, detection
+    from validate.report.console import console
+
+    asked = detection.Asked(arms, arm.load(arms), default, again, keyword, output, resume)
+    return detection.detect(asked, console())
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ Name = Literal["default", "default-again", "specialized"]
 NAMES: tuple[Name, ...] = ("default", "default-again", "specialized")
 BACKENDS: dict[Name, str] = {"default": "auto", "default-again": "auto", "specialized": "latency_specialized"}
 BACKEND = "decode_backend"
+PLANTED = "planted"  # of a fault of the stand-in (validate/faults/engine)
 ARMS = "validate.equivalence.arms"
 Dtype = Literal["bfloat16", "float16", "float32"]
 DTYPES: dict[str, Dtype] = {
@@ -74,8 +75,8 @@ class ArmSet(BaseModel):
     @model_validator(mode="after")
     def _sound(self) -> "ArmSet":
         config = self.engine.get("additional_config", {})
-        if not isinstance(config, dict) or BACKEND in config:
-            raise ValueError(f"engine.additional_config: a table without {BACKEND}, which is what the arms differ in")
+        if not isinstance(config, dict) or BACKEND in config or PLANTED in config:
+            raise ValueError(f"engine.additional_config: a table without {BACKEND} and {PLANTED}, which are what arms differ in")
         for name in self.engine:
             if "-" in name or name in OURS:
                 raise ValueError(f"engine.{name}: " + ("write _ for -" if "-" in name else "the suite sets it itself"))
@@ -102,9 +103,9 @@ class ArmSet(BaseModel):
                 raise ValueError(f"scenes: {scene.name}: stop strings need a tokenizer, and engine.skip_tokenizer_init is set")
         return self
 
-    def arguments(self, name: Name) -> dict[str, Any]:
-        """The engine arguments of one arm."""
-        config = {**self.engine.get("additional_config", {}), BACKEND: BACKENDS[name]}
+    def arguments(self, name: Name, plant: str | None = None) -> dict[str, Any]:
+        """The engine arguments of one arm, ``plant`` the fault that is planted in it."""
+        config = {**self.engine.get("additional_config", {}), BACKEND: BACKENDS[name]} | ({PLANTED: plant} if plant else {})
         return {**self.engine, "additional_config": config}
 
     @property

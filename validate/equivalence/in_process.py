@@ -19,9 +19,9 @@ PROGRESS = {"disable_log_stats": False}  # the counters of NaN logits and preemp
 
 
 class InProcess:
-    """``LLMEngine`` with the arguments of one arm. InputError says why vLLM does not start."""
+    """``LLMEngine`` with the arguments of one arm, ``plant`` a fault of it. InputError says why vLLM does not start."""
 
-    def __init__(self, arms: ArmSet, name: Name) -> None:
+    def __init__(self, arms: ArmSet, name: Name, plant: str | None = None) -> None:
         for variable, value in arms.environment.items():
             os.environ[variable] = value
         # Before vLLM is imported, which sets some of its own that differ from process to process.
@@ -32,7 +32,7 @@ class InProcess:
             raise InputError(f"vLLM cannot be imported ({error}): install it here, or name its servers with --url") from error
         self._vllm, self._top = vllm, arms.top
         self._traces = bool(arms.engine.get("enable_trace_replay"))
-        arguments = PROGRESS | arms.arguments(name) | {"model": arms.model, "worker_extension_cls": EXTENSION}
+        arguments = PROGRESS | arms.arguments(name, plant) | {"model": arms.model, "worker_extension_cls": EXTENSION}
         if arms.forced and not self._traces:
             arguments["logits_processors"] = [FORCING]
         try:

@@ -29,7 +29,7 @@ NANS = "VLLM_COMPUTE_NANS_IN_LOGITS"
 
 @dataclass(frozen=True)
 class Asked:
-    """What a person asked for. ``file`` is the arm set as it was named."""
+    """What a person asked for. ``file`` is the arm set as it was named, ``plant`` the fault to plant."""
 
     file: str
     arms: ArmSet
@@ -39,6 +39,7 @@ class Asked:
     resume: Path | None = None
     force_from: Path | None = None
     keyword: str | None = None
+    plant: str | None = None
 
 
 @dataclass
@@ -114,9 +115,10 @@ def record(asked: Asked, out: Console) -> int:
     earlier = arm_folder.read(asked.resume, mend=True) if asked.resume else None
     if earlier and earlier.manifest.name != asked.name:
         raise InputError(f"cannot resume {asked.resume} as {asked.name}: it records {earlier.manifest.name}")
+    plantable(asked)
     source = forced_source(asked)
     servers = [Server(url, asked.arms) for url in asked.urls]
-    engines: list[Engine] = [*servers] or [InProcess(asked.arms, asked.name)]
+    engines: list[Engine] = [*servers] or [InProcess(asked.arms, asked.name, asked.plant)]
     try:
         facts = {engine.facts() for engine in engines}
         if len(facts) > 1:
@@ -126,6 +128,19 @@ def record(asked: Asked, out: Console) -> int:
     finally:
         for engine in engines:
             engine.close()
+
+
+def plantable(asked: Asked) -> None:
+    """InputError where the fault that is asked for cannot be planted."""
+    if asked.plant is None:
+        return
+    from validate.faults import engine  # not before it is needed: it imports torch
+
+    engine.find(asked.plant)
+    if asked.name != "specialized":
+        raise InputError(f"--plant {asked.plant}: faults are planted in the specialized arm, not in {asked.name}")
+    if not asked.arms.stand_in or asked.urls:
+        raise InputError(f"--plant {asked.plant}: faults are planted in the stand-in, in process")
 
 
 def chosen(arms: ArmSet, facts: Facts, keyword: str | None) -> list[Scene]:
@@ -203,7 +218,7 @@ def _recording(asked: Asked, facts: Facts, engine: Engine, earlier: arm_folder.A
         there = folder.create(asked.output, f"{arms.name}-{asked.name}")
         arm_folder.write_manifest(there, manifest)
         return _begun(there, asked.name, prompts, scenes, (), None)
-    for field in ("plan", "engine", "model", "decode_backend", "source"):
+    for field in ("plan", "engine", "model", "decode_backend", "planted", "source"):
         old, new = getattr(earlier.manifest, field), getattr(manifest, field)
         if old != new:
             raise InputError(f"cannot resume {earlier.folder}: its {field} is {old}, and now it is {new}")
@@ -225,7 +240,8 @@ def _begun(
 
 
 def _recorded(asked: Asked, current: Recording, engines: Sequence[Engine], source: dict[str, Transcript], out: Console) -> int:
-    again = f"python -m validate record {asked.file} --arm {asked.name} --resume {current.folder}"
+    plant = f" --plant {asked.plant}" if asked.plant else ""
+    again = f"python -m validate record {asked.file} --arm {asked.name}{plant} --resume {current.folder}"
     out.print(f"recording {asked.name} of {asked.arms.name} in {current.folder}")
     try:
         with _progress(current, out):
@@ -343,6 +359,7 @@ def _manifest(asked: Asked, facts: Facts, scenes: list[Scene], engine: Engine) -
         attn_res_block=arms.attn_res_block,
         model=model_digest(arms.model),
         plan=digest(scenes),
+        planted=asked.plant,
         served=asked.urls,
         environment=engine.environment,
         versions=provenance.versions() | {"vllm": engine.version()},

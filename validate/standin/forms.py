@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from validate.model.dimensions import Dimensions
+from validate.standin import recurrence
 
 Weights = dict[str, Tensor]
+Cache = tuple[Tensor, ...]  # of a KDA layer: taps [slots, tap, channel] and fp32 recurrent state [slots, H, V, K]
 
 
 class Forms:
@@ -75,6 +77,63 @@ class Forms:
         normed = attended * rstd * weights["o_norm"].float()
         return (normed.flatten(1) * torch.sigmoid(gate.float())).to(gate.dtype)
 
+    def kda_decode(
+        self,
+        weights: Weights,
+        cache: Cache,
+        parts: tuple[Tensor, Tensor, Tensor],
+        slots: Tensor,
+        accepted: Tensor,
+    ) -> Tensor:
+        """The same number of tokens of several requests, token by token: fp32 [n, tokens, H, D]; states move on.
+
+        ``parts``: qkv, log decay and beta [n, tokens, ...]. ``slots`` [n, 1 + drafts], ``accepted`` tokens of the step before
+        [n].
+        """
+        qkv, log_decay, beta = parts
+        conv, state = cache
+        taps, home = self.d.conv_width - 1, slots[:, 0]
+        rows = torch.cat([self.kda_taps(conv, home, accepted), qkv], 1)
+        conv[home, : rows.shape[1] - 1] = rows[:, 1:]
+        current = state[self.kda_start(slots, accepted)]
+        out = []
+        for t in range(qkv.shape[1]):
+            query, key, value = self.kda_heads(self.convolve(weights, rows[:, t : t + taps + 1]))
+            attended, current = recurrence.step(current, query, key, value, log_decay[:, t].exp(), beta[:, t])
+            self.kda_store(state, slots[:, t], current)
+            out.append(attended)
+        return torch.stack(out, 1)
+
+    def kda_taps(self, conv: Tensor, home: Tensor, accepted: Tensor) -> Tensor:
+        """The rows [n, taps, channels] before this step's."""
+        return conv[home[:, None], (accepted - 1)[:, None] + torch.arange(self.d.conv_width - 1)]
+
+    def kda_start(self, slots: Tensor, accepted: Tensor) -> Tensor:
+        """The slots [n] whose state this step starts from: of the last accepted token."""
+        return slots.gather(1, accepted[:, None] - 1)[:, 0]
+
+    def kda_store(self, state: Tensor, slots: Tensor, value: Tensor) -> None:
+        """Keeps the states [n, H, V, K] after a token."""
+        state[slots] = value
+
+    def kda_prefill(
+        self, weights: Weights, cache: Cache, parts: tuple[Tensor, Tensor, Tensor], slot: int, continued: bool
+    ) -> Tensor:
+        """A piece of one request's prompt: fp32 [n, H, D]. ``parts`` as in ``kda_decode``, of n tokens."""
+        qkv, log_decay, beta = parts
+        conv, state = cache
+        taps = self.d.conv_width - 1
+        kept, current = conv[slot, :taps], state[slot]
+        if not continued:
+            kept, current = torch.zeros_like(kept), torch.zeros_like(current)
+        rows = torch.cat([kept, qkv])
+        conv[slot, :taps] = rows[-taps:]
+        heads = self.kda_heads(self.convolve(weights, rows.unfold(0, taps + 1, 1).transpose(1, 2)))
+        query, key, value, decay = (x.transpose(0, 1)[None] for x in (*heads, log_decay))
+        out, after = recurrence.chunked(query, key, value, decay, beta.T[None], current[None])
+        state[slot] = after[0]
+        return out[0].transpose(0, 1)
+
     def mla_heads(self, weights: Weights, q_a: Tensor, kv: Tensor, k_pe: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key [rows, H, nope + rope] and value [rows, H, v] from the latents; keys are never rotated (NoPE)."""
         query = self.linear(self.norm(q_a, weights["q_norm"]), weights["q_b"]).unflatten(1, (self.d.heads, -1))
@@ -138,3 +197,7 @@ class Forms:
     def tail(self, weights: Weights, latent: Tensor, shared: Tensor) -> Tensor:
         """Norm, up projection, and the shared experts' sum."""
         return self.linear(self.norm(latent, weights["latent_norm"]), weights["latent_up"]) + shared
+
+    def logits(self, hidden: Tensor, head: Tensor) -> Tensor:
+        """Logits [rows, vocab] of the activations' dtype."""
+        return hidden @ head.T

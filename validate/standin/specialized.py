@@ -7,6 +7,8 @@ sum, ranks) are scaled to the stand-in's.
 import torch
 from torch import Tensor
 
+from validate.model.decoding import Request
+from validate.paths import dispatch
 from validate.paths.emulated import situ
 from validate.standin.forms import Forms, Weights
 
@@ -16,6 +18,10 @@ RANKS = 4  # partial rows of an o-projection or a shared expert, rounded and the
 
 class SpecializedForms(Forms):
     """The specialized path. With float32 activations it differs from the default in orders of summation only."""
+
+    def plan(self, requests: tuple[Request, ...], deployment: dispatch.Deployment) -> dispatch.Plan:
+        """Whether it serves a step."""
+        return dispatch.plan(requests, deployment)
 
     def split(self, x: Tensor, weight: Tensor) -> Tensor:
         """fp32: partial sums over equal parts of the inner dimension, added in order."""

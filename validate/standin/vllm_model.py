@@ -2,7 +2,8 @@
 
 ``additional_config={"decode_backend": "latency_specialized"}`` selects the specialized decode for the steps that vLLM's
 ``plan()`` would serve (``paths.dispatch``), ``auto`` or nothing the default path for all. Steps are planned as with CUDA graphs
-of vLLM's default sizes, which a CPU has not. vLLM is imported here, and only where the engine itself imports this file.
+of vLLM's default sizes, which a CPU has not. ``planted`` there names a fault (``validate.faults.engine``): it takes the place of
+the path that it is planted in. vLLM is imported here, and only where the engine itself imports this file.
 """
 
 from collections import Counter
@@ -19,10 +20,11 @@ from vllm.model_executor.layers.mamba.mamba_utils import MambaStateCopyFuncCalcu
 from vllm.model_executor.models.interfaces import HasInnerState, IsHybrid
 from vllm.v1.attention.backends.registry import MambaAttentionBackendEnum
 
+from validate.faults import engine
 from validate.model.decoding import Request
 from validate.model.dimensions import Dimensions
-from validate.paths.dispatch import Deployment, Plan, plan
-from validate.standin import copies, network, recurrence, weights
+from validate.paths.dispatch import Deployment, Plan
+from validate.standin import copies, network, weights
 from validate.standin.forms import Forms, Weights
 from validate.standin.metadata import Step, StepBackend
 from validate.standin.specialized import SpecializedForms
@@ -77,54 +79,13 @@ class Kda(nn.Module, MambaBase):
                 of = (step.decodes & (counts == count)).nonzero()[:, 0]
                 rows = step.starts[of][:, None] + torch.arange(count)
                 parts = qkv[rows], log_decay[rows], beta[rows]
-                attended[rows] = self.decode(forms, own, *parts, step.slots[of], step.accepted[of])
+                attended[rows] = forms.kda_decode(own, self.kv_cache, parts, step.slots[of], step.accepted[of])
             for n in (~step.decodes).nonzero()[:, 0].tolist():
                 piece = slice(int(step.starts[n]), int(step.starts[n + 1]))
                 parts = qkv[piece], log_decay[piece], beta[piece]
-                attended[piece] = self.prefill(forms, own, *parts, int(step.slots[n, 0]), bool(step.before[n] > 0))
+                slot, continued = int(step.slots[n, 0]), bool(step.before[n] > 0)
+                attended[piece] = forms.kda_prefill(own, self.kv_cache, parts, slot, continued)
         return forms.kda_out(own, attended, gate)
-
-    def decode(
-        self,
-        forms: Forms,
-        own: Weights,
-        qkv: Tensor,
-        log_decay: Tensor,
-        beta: Tensor,
-        slots: Tensor,
-        accepted: Tensor,
-    ) -> Tensor:
-        """The same number of tokens of several requests, token by token: fp32 [n, tokens, H, D]; inputs [n, tokens, ...]."""
-        conv, state = self.kv_cache
-        taps, home = self.d.conv_width - 1, slots[:, 0]
-        places = (accepted - 1)[:, None] + torch.arange(taps)
-        kept = conv[home[:, None], places]
-        rows = torch.cat([kept, qkv], 1)
-        conv[home, : rows.shape[1] - 1] = rows[:, 1:]
-        current = state[slots.gather(1, accepted[:, None] - 1)[:, 0]]
-        out = []
-        for t in range(qkv.shape[1]):
-            query, key, value = forms.kda_heads(forms.convolve(own, rows[:, t : t + taps + 1]))
-            attended, current = recurrence.step(current, query, key, value, log_decay[:, t].exp(), beta[:, t])
-            state[slots[:, t]] = current
-            out.append(attended)
-        return torch.stack(out, 1)
-
-    def prefill(
-        self, forms: Forms, own: Weights, qkv: Tensor, log_decay: Tensor, beta: Tensor, slot: int, continued: bool
-    ) -> Tensor:
-        """A piece of one request's prompt: fp32 [n, H, D]."""
-        conv, state = self.kv_cache
-        taps = self.d.conv_width - 1
-        kept = conv[slot, :taps]
-        rows = torch.cat([kept if continued else torch.zeros_like(kept), qkv])
-        conv[slot, :taps] = rows[-taps:]
-        heads = forms.kda_heads(forms.convolve(own, rows.unfold(0, taps + 1, 1).transpose(1, 2)))
-        query, key, value, decay = (x.transpose(0, 1)[None] for x in (*heads, log_decay))
-        current = state[slot] if continued else torch.zeros_like(state[slot])
-        out, after = recurrence.chunked(query, key, value, decay, beta.T[None], current[None])
-        state[slot] = after[0]
-        return out[0].transpose(0, 1)
 
 
 class K3StandInForCausalLM(nn.Module, HasInnerState, IsHybrid):
@@ -142,7 +103,10 @@ class K3StandInForCausalLM(nn.Module, HasInnerState, IsHybrid):
         backend = vllm_config.additional_config.get("decode_backend", "auto")
         if backend not in ("auto", SPECIALIZED):
             raise ValueError(f"unknown decode_backend {backend!r}: there are auto and {SPECIALIZED}")
-        self.default, self.specialized = Forms(self.d), SpecializedForms(self.d)
+        planted = vllm_config.additional_config.get("planted")
+        self.default = engine.planted(planted, Forms)(self.d)
+        self.specialized = engine.planted(planted, SpecializedForms)(self.d)
+        self.current: Forms = self.default
         self.q = 1 + vllm_config.num_speculative_tokens
         if self.q > 1:
             copies.register()
@@ -171,7 +135,7 @@ class K3StandInForCausalLM(nn.Module, HasInnerState, IsHybrid):
             self.split = weights.by_layer(self.d, flat)
         # By layer: KDA layers of different cache groups share memory, each with slots of its own.
         metadata = get_forward_context().attn_metadata or {}
-        forms = self.planned(metadata.get(self.attention[0].prefix))
+        self.current = self.planned(metadata.get(self.attention[0].prefix))
 
         def attention(forms: Forms, n: int, own: Weights, x: Tensor) -> Tensor:
             mixer = self.attention[n]
@@ -181,7 +145,7 @@ class K3StandInForCausalLM(nn.Module, HasInnerState, IsHybrid):
             attended = mixer(*(part.flatten(1) for part in forms.mla_heads(own, q_a, kv, k_pe)))
             return forms.mla_out(attended, gate)
 
-        return network.run(forms, *self.split, input_ids, attention)
+        return network.run(self.current, *self.split, input_ids, attention)
 
     def planned(self, step: Step | None) -> Forms:
         """The path of this step, counted."""
@@ -191,7 +155,9 @@ class K3StandInForCausalLM(nn.Module, HasInnerState, IsHybrid):
         rows, q = sum(counts), max(counts) if all(decodes) else 1
         kind = "prefill" if not any(decodes) else "mixed" if not all(decodes) else "decode" if q == 1 else "verify"
         requests = tuple(Request(count, not decoding) for count, decoding in zip(counts, decodes, strict=True))
-        made = Plan(False, rows, q, "decode_backend auto") if self.deployment is None else plan(requests, self.deployment)
+        made = Plan(False, rows, q, "decode_backend auto")
+        if self.deployment is not None:
+            made = self.specialized.plan(requests, self.deployment)
         path, forms = ("specialized", self.specialized) if made.specialized else ("default", self.default)
         self.counts[path, kind, made.rows, q, made.reason] += 1
         return forms
@@ -207,7 +173,7 @@ class K3StandInForCausalLM(nn.Module, HasInnerState, IsHybrid):
 
     def compute_logits(self, hidden_states: Tensor) -> Tensor:
         """Logits [n, vocab] of the activations' dtype."""
-        return hidden_states @ self.flat["head"].T
+        return self.current.logits(hidden_states, self.flat["head"])
 
     def load_weights(self, given: Iterable[tuple[str, Tensor]]) -> set[str]:
         """Fills the parameters from the file's tensors; returns their names as vLLM checks them."""

@@ -32,14 +32,15 @@ def detected_by(default: Arm, again: Arm, sound: Arm, faulty: Arm) -> Detection 
 
     Checks: ``attestation``, ``finite``, ``tokens`` (drift or defect), ``finish`` (ends apart with no token apart), ``forced``.
     """
-    alarms = _found(Arms(default, again, sound))
-    if alarms is not None and alarms.tokens:
+    alarms = found(Arms(default, again, sound))
+    if alarms.tokens:
         raise ValueError(f"the sound arm {sound.manifest.name} is found by {alarms.first}: nothing can be said of the faulty one")
-    found = _found(Arms(default, again, faulty))
-    return found if found is not None and found.tokens else None
+    faults = found(Arms(default, again, faulty))
+    return faults if faults.tokens else None
 
 
-def _found(arms: Arms) -> Detection | None:
+def found(arms: Arms) -> Detection:
+    """Of any specialized arm; ``first`` and ``tokens`` are empty where no check finds it."""
     pairs = arms.pairs()
     measured = measure(arms, pairs)
     before, count = {}, 0  # tokens decoded before each request
@@ -68,7 +69,7 @@ def _common(pair: Pair) -> int | None:
 
 
 def _tokens(measured: Measured, before: dict[str, int]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    ends: dict[str, int] = {}
     for pair in measured.pairs:
         if pair.default.kind != "greedy":
             continue
@@ -76,8 +77,8 @@ def _tokens(measured: Measured, before: dict[str, int]) -> dict[str, int]:
         if parted.triage in ("drift", "defect"):
             name = "finish" if parted.tokens is None else "tokens"
             at = before[pair.specialized.key] + _decoded(parted, pair.specialized)
-            found[name] = min(at, found.get(name, at))
-    return found
+            ends[name] = min(at, ends.get(name, at))
+    return ends
 
 
 def _decoded(parted: Divergence, t: Transcript) -> int:
