@@ -77,7 +77,7 @@ class Kda(nn.Module, MambaBase):
                 of = (step.decodes & (counts == count)).nonzero()[:, 0]
                 rows = step.starts[of][:, None] + torch.arange(count)
                 parts = qkv[rows], log_decay[rows], beta[rows]
-                attended[rows] = self.decode(forms, own, *parts, step.slots[of], step.accepted[of])
+                attended[rows] = self.decode(forms, own, *parts, step.slots[of], step.accepted[of], step.before[of] > 0)
             for n in (~step.decodes).nonzero()[:, 0].tolist():
                 piece = slice(int(step.starts[n]), int(step.starts[n + 1]))
                 parts = qkv[piece], log_decay[piece], beta[piece]
@@ -93,15 +93,20 @@ class Kda(nn.Module, MambaBase):
         beta: Tensor,
         slots: Tensor,
         accepted: Tensor,
+        continued: Tensor,
     ) -> Tensor:
-        """The same number of tokens of several requests, token by token: fp32 [n, tokens, H, D]; inputs [n, tokens, ...]."""
+        """The same number of tokens of several requests, token by token: fp32 [n, tokens, H, D]; inputs [n, tokens, ...].
+
+        A request may begin here, its slots holding another's state: vLLM fills a prompt of one token up with drafts that it
+        rejects, so that all requests of the step have as many rows (``v1/core/sched/scheduler.py``, ``pad_spec_decode``).
+        """
         conv, state = self.kv_cache
         taps, home = self.d.conv_width - 1, slots[:, 0]
         places = (accepted - 1)[:, None] + torch.arange(taps)
-        kept = conv[home[:, None], places]
+        kept = torch.where(continued[:, None, None], conv[home[:, None], places], 0)
         rows = torch.cat([kept, qkv], 1)
         conv[home, : rows.shape[1] - 1] = rows[:, 1:]
-        current = state[slots.gather(1, accepted[:, None] - 1)[:, 0]]
+        current = torch.where(continued[:, None, None, None], state[slots.gather(1, accepted[:, None] - 1)[:, 0]], 0)
         out = []
         for t in range(qkv.shape[1]):
             query, key, value = forms.kda_heads(forms.convolve(own, rows[:, t : t + taps + 1]))
