@@ -60,7 +60,7 @@ def decoded(name: str | None, drafts: int = 0) -> list[torch.Tensor]:
         path.plan((Request(q),) * 3, Deployment(q))
         accepted = 1 + torch.arange(3) % q
         parts = drawn(3, q, width), -drawn(3, q, D.heads, D.head_dim).abs(), drawn(3, q, D.heads).sigmoid()
-        seen.append(path.kda_decode(own, cache, parts, own_slots, accepted))
+        seen.append(path.kda_decode(own, cache, parts, own_slots, accepted, torch.ones(3, dtype=torch.bool)))
     return [*seen, *cache]
 
 

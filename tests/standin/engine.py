@@ -65,6 +65,8 @@ def asked() -> list[Asked]:
     made += [Asked(f"shared-{n}", shared + list(prompts(f"shared-{n}", 5 + n)), 30, arrives=20 * n) for n in range(3)]
     made += [Asked(f"blocks-{n}", list(prompts(f"blocks-{n}", 100 + 9 * n)), 170, arrives=n) for n in range(4)]
     made += [Asked(f"ends-{n}", list(prompts(f"ends-{n}", 40)), n, arrives=5 + n) for n in range(1, 9)]
+    # When slots of others are used again, and the rest of the batch verifies drafts.
+    made += [Asked(f"one-{n}", list(prompts(f"one-{n}", 1)), 12, arrives=45 + n) for n in range(6)]
     # Of the prompts above, each with a token that is a draft within a verify step: those accepted after it are cut off.
     for n, stop in enumerate((326, 461, 43, 59)):
         made.append(Asked(f"stops-{n}", list(prompts(f"blocks-{n}", 100 + 9 * n)), 60, arrives=32 + n, stops=(stop,)))

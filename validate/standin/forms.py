@@ -84,18 +84,21 @@ class Forms:
         parts: tuple[Tensor, Tensor, Tensor],
         slots: Tensor,
         accepted: Tensor,
+        continued: Tensor,
     ) -> Tensor:
         """The same number of tokens of several requests, token by token: fp32 [n, tokens, H, D]; states move on.
 
         ``parts``: qkv, log decay and beta [n, tokens, ...]. ``slots`` [n, 1 + drafts], ``accepted`` tokens of the step before
-        [n].
+        [n]. A request that is not ``continued`` [n] begins here, its slots holding another's state: vLLM fills a prompt of one
+        token up with drafts that it rejects, so that all requests of the step have as many rows (vLLM 0.32.0,
+        ``v1/core/sched/scheduler.py``, ``pad_spec_decode``).
         """
         qkv, log_decay, beta = parts
         conv, state = cache
         taps, home = self.d.conv_width - 1, slots[:, 0]
-        rows = torch.cat([self.kda_taps(conv, home, accepted), qkv], 1)
+        rows = torch.cat([torch.where(continued[:, None, None], self.kda_taps(conv, home, accepted), 0), qkv], 1)
         conv[home, : rows.shape[1] - 1] = rows[:, 1:]
-        current = state[self.kda_start(slots, accepted)]
+        current = torch.where(continued[:, None, None, None], state[self.kda_start(slots, accepted)], 0)
         out = []
         for t in range(qkv.shape[1]):
             query, key, value = self.kda_heads(self.convolve(weights, rows[:, t : t + taps + 1]))

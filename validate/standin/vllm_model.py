@@ -79,12 +79,13 @@ class Kda(nn.Module, MambaBase):
                 of = (step.decodes & (counts == count)).nonzero()[:, 0]
                 rows = step.starts[of][:, None] + torch.arange(count)
                 parts = qkv[rows], log_decay[rows], beta[rows]
-                attended[rows] = forms.kda_decode(own, self.kv_cache, parts, step.slots[of], step.accepted[of])
+                slots, continued = step.slots[of], step.before[of] > 0
+                attended[rows] = forms.kda_decode(own, self.kv_cache, parts, slots, step.accepted[of], continued)
             for n in (~step.decodes).nonzero()[:, 0].tolist():
                 piece = slice(int(step.starts[n]), int(step.starts[n + 1]))
                 parts = qkv[piece], log_decay[piece], beta[piece]
-                slot, continued = int(step.slots[n, 0]), bool(step.before[n] > 0)
-                attended[piece] = forms.kda_prefill(own, self.kv_cache, parts, slot, continued)
+                slot, begun = int(step.slots[n, 0]), bool(step.before[n] > 0)
+                attended[piece] = forms.kda_prefill(own, self.kv_cache, parts, slot, begun)
         return forms.kda_out(own, attended, gate)
 
 

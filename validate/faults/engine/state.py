@@ -20,12 +20,14 @@ class StaleSlots(SpecializedForms):  # noqa: D101 - each fault is described by i
         super().__init__(*given)
         self.before: dict[int, Tensor] = {}
 
-    def kda_decode(self, weights: Weights, cache: Cache, parts: Parts, slots: Tensor, accepted: Tensor) -> Tensor:
+    def kda_decode(
+        self, weights: Weights, cache: Cache, parts: Parts, slots: Tensor, accepted: Tensor, continued: Tensor
+    ) -> Tensor:
         before = self.before.get(id(weights))
         self.before[id(weights)] = slots
         if before is not None and before.shape == slots.shape and not (before == slots).any():
             slots = before
-        return super().kda_decode(weights, cache, parts, slots, accepted)
+        return super().kda_decode(weights, cache, parts, slots, accepted, continued)
 
 
 @fault("prefix-of-wrong-block", "a prompt with a cached prefix goes on from the state of another block (llama.cpp 26185)")
@@ -46,11 +48,13 @@ class PaddedRowWritten(SpecializedForms):  # noqa: D101
         self.padded = made.rows - sum(request.rows for request in requests)
         return made
 
-    def kda_decode(self, weights: Weights, cache: Cache, parts: Parts, slots: Tensor, accepted: Tensor) -> Tensor:
-        out = super().kda_decode(weights, cache, parts, slots, accepted)
+    def kda_decode(
+        self, weights: Weights, cache: Cache, parts: Parts, slots: Tensor, accepted: Tensor, continued: Tensor
+    ) -> Tensor:
+        out = super().kda_decode(weights, cache, parts, slots, accepted, continued)
         if self.padded:
             first = parts[0][:1], parts[1][:1], parts[2][:1]  # what is in the padding row
-            super().kda_decode(weights, cache, first, slots[-1:], accepted[-1:])
+            super().kda_decode(weights, cache, first, slots[-1:], accepted[-1:], continued[-1:])
         return out
 
 
