@@ -39,7 +39,7 @@ class Step:
 class StepBuilder(BailingLinearAttentionMetadataBuilder):
     """Makes a ``Step`` of what the runner gives. Its base is the one to which vLLM's runner tells how drafts fared."""
 
-    def build(  # type: ignore[override]
+    def build(
         self,
         common_prefix_len: int,
         common_attn_metadata: CommonAttentionMetadata,
