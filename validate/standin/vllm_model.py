@@ -152,10 +152,11 @@ class K3StandInForCausalLM(nn.Module, HasInnerState, IsHybrid):
         """The path of this step, counted."""
         if step is None:
             return self.default
-        counts, decodes = step.counts.tolist(), step.decodes.tolist()
-        rows, q = sum(counts), max(counts) if all(decodes) else 1
-        kind = "prefill" if not any(decodes) else "mixed" if not all(decodes) else "decode" if q == 1 else "verify"
-        requests = tuple(Request(count, not decoding) for count, decoding in zip(counts, decodes, strict=True))
+        # A prompt of one token that is filled up with drafts is a prompt all the same (v1/worker/gpu/model_runner.py of 0.33.0).
+        counts, prompts = step.counts.tolist(), (~step.decodes | (step.before == 0)).tolist()
+        rows, q = sum(counts), 1 if any(prompts) else max(counts)
+        kind = "prefill" if all(prompts) else "mixed" if any(prompts) else "decode" if q == 1 else "verify"
+        requests = tuple(Request(count, prompt) for count, prompt in zip(counts, prompts, strict=True))
         made = Plan(False, rows, q, "decode_backend auto")
         if self.deployment is not None:
             made = self.specialized.plan(requests, self.deployment)
