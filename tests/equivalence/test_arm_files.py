@@ -54,7 +54,7 @@ def test_a_base_is_overlaid(tmp_path: Path) -> None:
     [
         ("layers = 2", "layer = 2", "layer: Extra inputs are not permitted"),
         ("max_num_seqs = 4", "", "engine.max_num_seqs: an integer is wanted"),
-        ("max_num_seqs = 4", 'max_num_seqs = 4\nadditional_config = {decode_backend = "auto"}', "what the arms differ in"),
+        ("max_num_seqs = 4", 'max_num_seqs = 4\nadditional_config = {decode_backend = "auto"}', "what arms differ in"),
         ("max_num_seqs = 4", "max_num_seqs = 4\nmax-logprobs = 5", "engine.max-logprobs: write _ for -"),
         ("max_num_seqs = 4", 'max_num_seqs = 4\nmodel = "x"', "engine.model: the suite sets it itself"),
         ("max_num_seqs = 4", 'max_num_seqs = 4\ndtype = "int8"', "engine.dtype: one of auto"),

@@ -94,9 +94,10 @@ class Forms:
         qkv, log_decay, beta = parts
         conv, state = cache
         taps, home = self.d.conv_width - 1, slots[:, 0]
-        rows = torch.cat([self.kda_taps(conv, home, accepted) * continued[:, None, None], qkv], 1)
+        kept = torch.where(continued[:, None, None], self.kda_taps(conv, home, accepted), 0)  # a slot may hold another's NaN
+        rows = torch.cat([kept, qkv], 1)
         conv[home, : rows.shape[1] - 1] = rows[:, 1:]
-        current = state[self.kda_start(slots, accepted)] * continued[:, None, None, None]
+        current = torch.where(continued[:, None, None, None], state[self.kda_start(slots, accepted)], 0)
         out = []
         for t in range(qkv.shape[1]):
             query, key, value = self.kda_heads(self.convolve(weights, rows[:, t : t + taps + 1]))
