@@ -134,7 +134,8 @@ def plantable(asked: Asked) -> None:
     """InputError where the fault that is asked for cannot be planted."""
     if asked.plant is None:
         return
-    from validate.faults import engine  # not before it is needed: it imports torch
+    os.environ.update(asked.arms.environment)  # OMP_NUM_THREADS, say: torch, which is imported next, reads it then
+    from validate.faults import engine
 
     engine.find(asked.plant)
     if asked.name != "specialized":

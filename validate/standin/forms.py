@@ -96,7 +96,8 @@ class Forms:
         qkv, log_decay, beta = parts
         conv, state = cache
         taps, home = self.d.conv_width - 1, slots[:, 0]
-        rows = torch.cat([torch.where(continued[:, None, None], self.kda_taps(conv, home, accepted), 0), qkv], 1)
+        kept = torch.where(continued[:, None, None], self.kda_taps(conv, home, accepted), 0)  # a slot may hold another's NaN
+        rows = torch.cat([kept, qkv], 1)
         conv[home, : rows.shape[1] - 1] = rows[:, 1:]
         current = torch.where(continued[:, None, None, None], state[self.kda_start(slots, accepted)], 0)
         out = []
