@@ -1,5 +1,6 @@
 """Records made by hand, for tests that need no stage to run; the command line; and vLLM's sources."""
 
+import importlib.util
 import os
 import shutil
 from collections.abc import Callable
@@ -95,3 +96,11 @@ def record(tmp_path: Path, manifest: Manifest) -> Path:
     records.write_manifest(folder, manifest)
     records.write_lines(folder, [line(), line(subject="emulated-specialized", figure=2.0)])
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked ``engine`` need vLLM, which only the session ``engine_tests`` installs."""
+    if importlib.util.find_spec("vllm") is None:
+        for item in items:
+            if item.get_closest_marker("engine"):
+                item.add_marker(pytest.mark.skip(reason="vLLM is not installed"))

@@ -1,6 +1,5 @@
 """The detection matrix of whole engines: what is selected, kept and said; and one fault in vLLM's own engine."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -176,7 +175,7 @@ of = ["decode"]
 """
 
 
-@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
+@pytest.mark.engine
 def test_one_fault_in_vllms_own_engine(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(SMALL)
 

@@ -1,6 +1,5 @@
 """vLLM's own engine in process, on a CPU: all three arms of a tiny model. Skipped where vLLM is not installed."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -13,10 +12,7 @@ from tests.support import ROOT
 from validate.records import arm_folder
 from validate.records.arm import Transcript
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed"),
-]
+pytestmark = pytest.mark.engine
 
 ARMS = """
 base = "cpu-bf16"

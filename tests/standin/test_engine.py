@@ -4,7 +4,6 @@ Skipped without vLLM. All in float32, where batches change no more than the orde
 """
 
 import dataclasses
-import importlib.util
 import json
 import os
 import subprocess
@@ -22,7 +21,7 @@ from tests.support import ROOT
 from validate.standin import weights
 from validate.standin.specialized import SpecializedForms
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
+pytestmark = pytest.mark.engine
 
 PRACTICE = ROOT / "golden" / "practice"
 
