@@ -289,6 +289,7 @@ def bless(run: Annotated[Path, typer.Argument(help="folder of an equivalence run
     return whole.bless(run, console())
 
 
+@app.command()
 def detect(
     arms: Annotated[str, typer.Argument(help="an arm set of the stand-in")],
     default: Annotated[Path, typer.Option(help="record of the default arm")],

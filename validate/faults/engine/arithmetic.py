@@ -37,20 +37,20 @@ class CacheInFp8(SpecializedForms):  # noqa: D101
         return query, key, value
 
 
-@fault("cache-row-of-neighbour", "a row of MLA's cache goes to the next request's page (mutant M26)")
+@fault("cache-row-of-neighbour", "a row of MLA's cache goes to the next request's page")
 class CacheRowOfNeighbour(SpecializedForms):  # noqa: D101
     def mla_heads(self, weights: Weights, q_a: Tensor, kv: Tensor, k_pe: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         query, key, value = super().mla_heads(weights, q_a, kv, k_pe)
         return query, key.roll(1, 0), value.roll(1, 0)
 
 
-@fault("router-bias-ignored", "experts chosen without the correction bias (mutant M19)")
+@fault("router-bias-ignored", "experts chosen without the correction bias")
 class RouterBiasIgnored(SpecializedForms):  # noqa: D101
     def route(self, weights: Weights, x: Tensor) -> tuple[Tensor, Tensor]:
         return super().route({**weights, "bias": torch.zeros_like(weights["bias"])}, x)
 
 
-@fault("router-bias-in-shares", "the correction bias takes part in the experts' shares, too (mutant M19, sglang 8040)")
+@fault("router-bias-in-shares", "the correction bias takes part in the experts' shares, too (sglang 8040)")
 class RouterBiasInShares(SpecializedForms):  # noqa: D101
     def route(self, weights: Weights, x: Tensor) -> tuple[Tensor, Tensor]:
         biased = torch.sigmoid(self.router_logits(x, weights["router"])) + weights["bias"].float()
@@ -65,7 +65,7 @@ class ExpertOfNeighbour(SpecializedForms):  # noqa: D101
 
 
 @fault(
-    "shared-experts-of-layer-before", "the side stream is not waited for: the shared experts' rows are the layer's before (M12)"
+    "shared-experts-of-layer-before", "the side stream is not waited for: the shared experts' rows are the layer's before"
 )
 class SharedOfLayerBefore(SpecializedForms):  # noqa: D101
     before: Tensor | None = None
@@ -76,7 +76,7 @@ class SharedOfLayerBefore(SpecializedForms):  # noqa: D101
 
 
 @fault(
-    "stale-mailbox", "a rank's slot is not armed again: its partial row is one of the layer before, in one row of one rank (M2)"
+    "stale-mailbox", "a rank's slot is not armed again: its partial row is one of the layer before, in one row of one rank"
 )
 class StaleMailbox(SpecializedForms):  # noqa: D101
     before: Tensor | None = None
@@ -95,7 +95,7 @@ class RowsBeyondATile(SpecializedForms):  # noqa: D101
         return super().project(x, weight)[torch.arange(len(x)) % 16]
 
 
-@fault("block-residual-late", "a block of the residual stream is read one layer after it was written (mutant M25)")
+@fault("block-residual-late", "a block of the residual stream is read one layer after it was written")
 class BlockResidualLate(SpecializedForms):  # noqa: D101
     def attn_res(self, norms: tuple[Tensor, Tensor, Tensor], prefix: Tensor, blocks: list[Tensor]) -> Tensor:
         return super().attn_res(norms, prefix, blocks[:-1] if len(blocks) > 1 else blocks)
