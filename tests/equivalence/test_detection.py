@@ -118,7 +118,7 @@ def test_a_matrix_is_resumed_and_says_what_was_not_recorded(
     recorded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     default, again = recorded("default", "a"), recorded("default-again", "b", force_from=next((tmp_path / "a").iterdir()))
-    asked = detection.Asked("test.toml", ARMS, default, again, "logits-scaled or nan-in", tmp_path / "out")
+    asked = detection.Asked("test.toml", ARMS, default, again, "router-bias-ignored or nan-in", tmp_path / "out")
     begun: list[str] = []
 
     def faulty(asked: detection.Asked, there: Path, name: str, running: Any) -> str | None:
@@ -126,7 +126,7 @@ def test_a_matrix_is_resumed_and_says_what_was_not_recorded(
         if name == "nan-in-one-request" and begun.count(name) == 1:
             return "error: the machine is on fire"
         double = Double(
-            path="default" if name == "logits-scaled" else "specialized", logprob=float("nan") if "nan" in name else -0.5
+            path="default" if name == "router-bias-ignored" else "specialized", logprob=float("nan") if "nan" in name else -0.5
         )
         monkeypatch.setattr(record, "InProcess", lambda *_: double)
         plant = None if name == detection.SOUND else name
@@ -139,10 +139,10 @@ def test_a_matrix_is_resumed_and_says_what_was_not_recorded(
         detection.detect(asked, console())
     there = next((tmp_path / "out").iterdir())
     assert detection.detect(replace(asked, resume=there), console()) == 0
-    assert sorted(begun) == ["logits-scaled", "nan-in-one-request", "nan-in-one-request", "sound"]
+    assert sorted(begun) == ["nan-in-one-request", "nan-in-one-request", "router-bias-ignored", "sound"]
     made = json.loads((there / "detection.json").read_text())
     assert [(one["name"], one["first"]) for one in made["faults"]] == [
-        ("logits-scaled", "attestation"),
+        ("router-bias-ignored", "attestation"),
         ("nan-in-one-request", "finite"),
     ]
     assert (there / "detection.md").read_text().startswith("# test: PASS: 2 of 2 planted faults found")

@@ -101,7 +101,11 @@ class BlockResidualLate(SpecializedForms):  # noqa: D101
         return super().attn_res(norms, prefix, blocks[:-1] if len(blocks) > 1 else blocks)
 
 
-@fault("logits-scaled", "all logits 1 % too large: no greedy token changes")
+@fault(
+    "logits-scaled",
+    "all logits 1 % too large: no greedy token changes, and bfloat16's rounding of logits hides it",
+    shown="float32",
+)
 class LogitsScaled(SpecializedForms):  # noqa: D101
     def logits(self, hidden: Tensor, head: Tensor) -> Tensor:
         return super().logits(hidden, head) * 1.01
