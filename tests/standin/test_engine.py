@@ -113,8 +113,10 @@ def test_steps_are_counted_by_their_drafts() -> None:
     assert not any(reason == "partial drafts" for *_, reason in whole)
     partial = {(step["path"], step["kind"], step["reason"]) for step in ran("partial drafts").steps}
     assert ("default", "verify", "partial drafts") in partial
-    seven = {(step["path"], step["kind"], step["q"], step["rows"]) for step in ran("seven drafts, little memory").steps}
-    assert ("specialized", "verify", 8, 64) in seven
+    seven = ran("seven drafts, little memory").steps
+    sizes = {step["rows"] for step in seven if (step["path"], step["kind"], step["q"]) == ("specialized", "verify", 8)}
+    assert len(sizes) > 2
+    assert all(rows % 8 == 0 for rows in sizes)
 
 
 def whole_sequences(found: Found, specialized: bool) -> dict[str, torch.Tensor]:
