@@ -302,6 +302,7 @@ def detect(
     from validate.equivalence import arm, detection
     from validate.report.console import console
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the recordings under way end with it
     asked = detection.Asked(arms, arm.load(arms), default, again, keyword, output, resume)
     return detection.detect(asked, console())
 

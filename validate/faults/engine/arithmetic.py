@@ -16,10 +16,12 @@ class OneHeadOneRounding(SpecializedForms):  # noqa: D101 - each fault is descri
         return super().kda_out(weights, attended, gate)
 
 
-@fault("tf32-in-router", "the router's product with 10 bits of its inputs: near ties choose other experts", shown="float32")
-class Tf32InRouter(SpecializedForms):  # noqa: D101
+@fault(
+    "router-logits-in-bf16", "the router's logits pass through bf16: near ties choose other experts (vLLM 50682)", shown="float32"
+)
+class RouterLogitsInBf16(SpecializedForms):  # noqa: D101
     def router_logits(self, x: Tensor, weight: Tensor) -> Tensor:
-        return super().router_logits(*((part.float().view(torch.int32) & -8192).view(torch.float32) for part in (x, weight)))
+        return super().router_logits(x, weight).bfloat16().float()
 
 
 @fault("error-grows", "decode writes MLA's cache without its scale: the wrong part grows with the output (TensorRT-LLM 16916)")
