@@ -66,9 +66,7 @@ class ExpertOfNeighbour(SpecializedForms):  # noqa: D101
         return super().experts(weights, latent, torch.where(chosen == 3, 4, chosen))
 
 
-@fault(
-    "shared-experts-of-layer-before", "the side stream is not waited for: the shared experts' rows are the layer's before"
-)
+@fault("shared-experts-of-layer-before", "the side stream is not waited for: the shared experts' rows are the layer's before")
 class SharedOfLayerBefore(SpecializedForms):  # noqa: D101
     before: Tensor | None = None
 
@@ -77,9 +75,7 @@ class SharedOfLayerBefore(SpecializedForms):  # noqa: D101
         return self.before if before is None or before.shape != self.before.shape else before
 
 
-@fault(
-    "stale-mailbox", "a rank's slot is not armed again: its partial row is one of the layer before, in one row of one rank"
-)
+@fault("stale-mailbox", "a rank's slot is not armed again: its partial row is one of the layer before, in one row of one rank")
 class StaleMailbox(SpecializedForms):  # noqa: D101
     before: Tensor | None = None
 
