@@ -14,10 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from validate.equivalence.prompts import Prompts, practice, seeded
 from validate.equivalence.scenes import SceneSet
 from validate.errors import InputError
+from validate.records.arm import SPECIALIZED
 
 Name = Literal["default", "default-again", "specialized"]
 NAMES: tuple[Name, ...] = ("default", "default-again", "specialized")
-BACKENDS: dict[Name, str] = {"default": "auto", "default-again": "auto", "specialized": "latency_specialized"}
+BACKENDS: dict[Name, str] = {"default": "auto", "default-again": "auto", "specialized": SPECIALIZED}
 BACKEND = "decode_backend"
 PLANTED = "planted"  # of a fault of the stand-in (validate/faults/engine)
 ARMS = "validate.equivalence.arms"

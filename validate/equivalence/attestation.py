@@ -10,9 +10,7 @@ from pydantic import ValidationError
 from validate.equivalence.arm import Name
 from validate.equivalence.scenes import Scene
 from validate.errors import InputError
-from validate.records.arm import StepCount, Steps, Transcript
-
-COUNTED = ("decode", "verify")
+from validate.records.arm import DECODING, StepCount, Steps, Transcript
 
 
 @dataclass(frozen=True)
@@ -45,9 +43,8 @@ def added(before: tuple[StepCount, ...], new: tuple[StepCount, ...]) -> tuple[St
 
 
 def share(steps: Steps, scenes: Iterable[Scene]) -> tuple[int, int]:
-    """Specialized steps, and all steps, that count in the share."""
-    counts = [s for scene in scenes if scene.decode_only for s in steps.by_scene.get(scene.name, ()) if s.kind in COUNTED]
-    return sum(s.count for s in counts if s.path == "specialized"), sum(s.count for s in counts)
+    """``Steps.share`` of the ``decode_only`` scenes."""
+    return steps.share(scene.name for scene in scenes if scene.decode_only)
 
 
 def objections(
@@ -82,6 +79,6 @@ def objections(
 def _reasons(steps: Steps) -> str:
     reasons: dict[str, int] = {}
     for step in (s for counts in steps.by_scene.values() for s in counts):
-        if step.path == "default" and step.kind in COUNTED:
+        if step.path == "default" and step.kind in DECODING:
             reasons[step.reason] = reasons.get(step.reason, 0) + step.count
     return ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items(), key=lambda item: -item[1]))

@@ -192,7 +192,7 @@ def _record_of(there: Path) -> Path | None:
 
 def _complete(there: Path) -> bool:
     found = _record_of(there)
-    return found is not None and arm_folder.read(found, mend=True).manifest.end is not None
+    return found is not None and arm_folder.manifest(found).end is not None
 
 
 def _took(there: Path) -> float:

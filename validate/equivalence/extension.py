@@ -131,6 +131,7 @@ class Steps:
         from validate.equivalence.entries import WRAPPED
         from validate.paths.vllm.entries import differences
         from validate.paths.vllm.source import opened
+        from validate.records.arm import SPECIALIZED
 
         if moved := differences(opened(None), WRAPPED):
             raise RuntimeError(f"steps cannot be counted: {'; '.join(moved)}")
@@ -139,7 +140,7 @@ class Steps:
         manager.capture = seen.capture(manager.capture)
         manager.run_fullgraph = seen.replay(manager.run_fullgraph)
         self.model_runner.prepare_inputs = seen.prepare(self.model_runner.prepare_inputs)
-        if self.vllm_config.additional_config.get("decode_backend") == "latency_specialized":
+        if self.vllm_config.additional_config.get("decode_backend") == SPECIALIZED:
             from vllm.models.kimi_k3.nvidia.specialized_decode.runtime.decode import SpecializedDecode
 
             SpecializedDecode.plan = seen.planning(SpecializedDecode.plan)

@@ -252,7 +252,7 @@ def _recorded(asked: Asked, current: Recording, engines: Sequence[Engine], sourc
         raise
     except (Lost, InputError) as error:
         raise InputError(f"{error}; {len(current.done)} requests are kept, go on with: {again}") from error
-    manifest = arm_folder.read(current.folder).manifest
+    manifest = arm_folder.manifest(current.folder)
     arm_folder.write_manifest(current.folder, manifest.model_copy(update={"end": folder.now()}))
     counts_nans = manifest.environment.get(NANS, "0") != "0"
     found = list(current.unproven.values()) + attestation.objections(

@@ -4,11 +4,14 @@ A folder: ``manifest.json`` (``ArmManifest``), ``transcripts.jsonl`` (a ``Transc
 (``Steps``). Arms are recorded apart, each where its engine runs, and compared from their records.
 """
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from validate.records.model import SCHEMA_VERSION, Machine, Record
 
 Kind = Literal["greedy", "forced", "sampled"]
+SPECIALIZED = "latency_specialized"  # the decode_backend of the specialized path
+DECODING = ("decode", "verify")  # the kinds of steps that it may serve
 
 
 class Top(Record):
@@ -78,6 +81,11 @@ class Steps(Record):
     by_scene: dict[str, tuple[StepCount, ...]]
     corrupted: int | None = None
     ranks_agree: bool | None = None
+
+    def share(self, scenes: Iterable[str]) -> tuple[int, int]:
+        """Decode and verify steps of the scenes that ran specialized, and all of them."""
+        counted = [step for scene in scenes for step in self.by_scene.get(scene, ()) if step.kind in DECODING]
+        return sum(step.count for step in counted if step.path == "specialized"), sum(step.count for step in counted)
 
 
 class ArmManifest(Record):

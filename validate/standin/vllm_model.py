@@ -24,12 +24,11 @@ from validate.faults import engine
 from validate.model.decoding import Request
 from validate.model.dimensions import Dimensions
 from validate.paths.dispatch import Deployment, Plan
+from validate.records.arm import SPECIALIZED
 from validate.standin import copies, network, weights
 from validate.standin.forms import Forms, Weights
 from validate.standin.metadata import Step, StepBackend
 from validate.standin.specialized import SpecializedForms
-
-SPECIALIZED = "latency_specialized"
 
 
 def state_shapes(d: Dimensions, drafts: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,15 +1,13 @@
 """How many steps ran specialized, as the engine counted them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from validate.equivalence.compare.arms import Arms
 from validate.equivalence.compare.finding import Check, Finding, check
-from validate.records.arm import StepCount, Steps
+from validate.records.arm import StepCount
 from validate.records.arm_folder import Arm
 from validate.records.model import Record
 from validate.verdict import Verdict
-
-DECODING = ("decode", "verify")
 
 
 class Row(Record):
@@ -25,12 +23,6 @@ def table(arm: Arm) -> tuple[Row, ...]:
     return tuple(Row(scene=scene, steps=steps) for scene, counted in by_scene.items() for steps in counted)
 
 
-def share(steps: Steps, scenes: Iterable[str]) -> tuple[int, int]:
-    """Decode and verify steps of the scenes that ran specialized, and all of them."""
-    counted = [s for scene in scenes for s in steps.by_scene.get(scene, ()) if s.kind in DECODING]
-    return sum(s.count for s in counted if s.path == "specialized"), sum(s.count for s in counted)
-
-
 def attested(arms: Arms) -> Check:
     """INVALID unless the specialized arm's share reaches its minimum and the default arms have no specialized step.
 
@@ -44,7 +36,7 @@ def attested(arms: Arms) -> Check:
     steps = arms.specialized.steps
     detail = "no account of the specialized arm's steps"
     if steps is not None:
-        specialized, total = share(steps, arms.specialized.manifest.decode_only)
+        specialized, total = steps.share(arms.specialized.manifest.decode_only)
         detail = f"{specialized} of {total} decode and verify steps of the decode-only scenes ran specialized ({steps.source})"
     return check("attestation", detail, findings)
 
@@ -57,9 +49,9 @@ def _of_specialized(arm: Arm) -> Iterator[Finding]:
     if not manifest.decode_only:
         yield _invalid(f"{manifest.name}: no scene is declared decode-only, so no share of specialized steps can be asked of it")
     for scene in manifest.decode_only:
-        if not share(arm.steps, [scene])[1]:
+        if not arm.steps.share([scene])[1]:
             yield _invalid(f"{manifest.name}: no decode or verify step counted in {scene}", scene)
-    specialized, total = share(arm.steps, manifest.decode_only)
+    specialized, total = arm.steps.share(manifest.decode_only)
     if total and specialized < manifest.minimum * total:
         text = (
             f"{manifest.name}: {specialized / total:.1%} of decode and verify steps ran specialized, {manifest.minimum:.0%} asked"

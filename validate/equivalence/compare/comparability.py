@@ -5,7 +5,7 @@ from typing import Any
 
 from validate.equivalence.compare.arms import Arms, Pair
 from validate.equivalence.compare.finding import Check, Finding, at, check
-from validate.records.arm import ArmManifest
+from validate.records.arm import SPECIALIZED, ArmManifest
 from validate.records.arm_folder import Arm
 from validate.verdict import Verdict
 
@@ -14,7 +14,6 @@ from validate.verdict import Verdict
 MAY_DIFFER = {"name", "decode_backend", "start", "end", "planted", "served", "machine"}
 # Against golden records, in which an older vLLM or suite ran on another machine of the kind: what is judged then is all of it.
 OF_ANOTHER_TIME = {"versions", "source", "commit", "dirty", "machine.system", "machine.cpu", "machine.cores", "machine.gpus"}
-SPECIALIZED = "latency_specialized"
 
 
 def same_engine(arms: Arms, golden: bool = False) -> Check:
