@@ -10,6 +10,7 @@ from torch import Tensor
 from validate.model.decoding import Request
 from validate.paths import dispatch
 from validate.paths.emulated import situ
+from validate.paths.emulated.arithmetic import chain_sum
 from validate.standin.forms import Forms, Weights
 
 SPLITS = 4  # partial sums of a split-K projection (emulated/input_projection.py)
@@ -26,10 +27,7 @@ class SpecializedForms(Forms):
     def split(self, x: Tensor, weight: Tensor) -> Tensor:
         """fp32: partial sums over equal parts of the inner dimension, added in order."""
         parts = [a.float() @ b.float().T for a, b in zip(x.chunk(SPLITS, 1), weight.chunk(SPLITS, 1), strict=True)]
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
-        return total
+        return chain_sum(torch.stack(parts))
 
     def project(self, x: Tensor, weight: Tensor) -> Tensor:
         """One rounding after the partial sums."""
@@ -45,10 +43,9 @@ class SpecializedForms(Forms):
 
     def ranks(self, x: Tensor, weight: Tensor) -> Tensor:
         """Each rank's row rounded, all added up in fp32 (emulated/o_proj.py)."""
-        total = torch.zeros(len(x), len(weight), device=x.device)
-        for a, b in zip(x.chunk(RANKS, 1), weight.chunk(RANKS, 1), strict=True):
-            total = total + (a.float() @ b.float().T).to(x.dtype).float()
-        return total.to(x.dtype)
+        shards = zip(x.chunk(RANKS, 1), weight.chunk(RANKS, 1), strict=True)
+        rows = [(a.float() @ b.float().T).to(x.dtype).float() for a, b in shards]
+        return chain_sum(torch.stack(rows)).to(x.dtype)
 
     def o_proj(self, weight: Tensor, local: Tensor) -> Tensor:
         """Partial rows through mailboxes."""
