@@ -41,6 +41,15 @@ def last(folder: Path) -> Path:
     return sorted((folder / "runs").iterdir())[-1]
 
 
+def test_the_digest_of_a_model_is_of_what_vllm_reads(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    digest = model_digest(str(tmp_path))
+    (tmp_path / "README.md").write_text("what it is")
+    assert model_digest(str(tmp_path)) == digest
+    (tmp_path / "config.json").write_text("[]")
+    assert model_digest(str(tmp_path)) != digest
+
+
 def test_a_record_holds_what_was_decoded(recorder: Any) -> None:
     code, made = recorder(Double(), arm_set(ALONE, TWO, FORCED))
     assert code == 0

@@ -192,13 +192,13 @@ def combined(steps: Steps, scene: str, counted: attestation.Counted, corrupted: 
 
 def model_digest(model: str) -> str:
     """Of a model's files, 16 hex digits: names, sizes, contents (of large files their first and last MiB). Of a name that is no
-    folder here, the name.
+    folder here, the name. Its documentation (Markdown) is not counted: vLLM does not read it.
     """
     root = Path(model)
     if not root.is_dir():
         return f"name {model}"
     found = hashlib.sha256()
-    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+    for path in sorted(path for path in root.rglob("*") if path.is_file() and path.suffix != ".md"):
         size = path.stat().st_size
         found.update(f"{path.relative_to(root)} {size}\n".encode())
         with path.open("rb") as file:
