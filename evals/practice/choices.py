@@ -5,7 +5,6 @@ answer. The facts (:data:`SUBSTANCES`) are in no question: a model has to have l
 less often, so a small model knows them less well. The order of the options is part of the item.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from evals.practice.arithmetic import add
@@ -61,15 +60,21 @@ def item(seed: int, index: int, split: Split = "train") -> Item:
     return drawn(SHAPE, seed, index, split, lambda draws: draws.pick(KINDS)(draws))
 
 
-def _problem(draws: Draws, question: str, facts: str, options: list[str], right: str) -> Problem:
-    """``options`` in a random order, under letters; ``right`` is one of them."""
-    shown = draws.shuffled(options)
+def _problem(draws: Draws, question: str, options: dict[str, str], right: str, facts: str, found: str) -> Problem:
+    """``options`` with what the reasoning says of each, put under letters in a random order; ``right`` is one of them.
+
+    The reasoning goes through the options in their order, and their letters follow what it says: to repeat what followed
+    something before is what a small model learns first.
+    """
+    shown = draws.shuffled(list(options))
     letter = LETTERS[shown.index(right)]
-    lines = "\n".join(f"{name}) {option}" for name, option in zip(LETTERS, shown, strict=True))
+    lettered = list(zip(LETTERS, shown, strict=True))
+    lines = "\n".join(f"{name}) {option}" for name, option in lettered)
+    gone_through = ", ".join(f"{name}) {option}{options[option]} {name}" for name, option in lettered)
     return Problem(
-        key=f"{question} {', '.join(sorted(options))}",
+        key=f"{question} {', '.join(sorted(shown))}",
         messages=(Message("user", f"{question}\n{lines}\n{TASK}"),),
-        reasoning=f"{facts} This is {right}, option {letter}.",
+        reasoning=f"{facts}{gone_through}. {found} {letter}: {letter}) {right}.",
         content=f"It is {right}.\nAnswer: {letter}",
         target=letter,
     )
@@ -84,43 +89,38 @@ def _four(draws: Draws) -> list[Substance]:
     return chosen
 
 
-def _listed(substances: list[Substance], verb: str, values: Sequence[object]) -> str:
-    return f"{', '.join(f'{substance.name} {verb} {value}' for substance, value in zip(substances, values, strict=True))}."
-
-
 def _heaviest(draws: Draws) -> Problem:
     four = _four(draws)
     word, choose = (("most", max), ("least", min))[draws.below(2)]
     right = choose(four, key=lambda substance: substance.weight)
-    facts = f"{_listed(four, 'weighs', [substance.weight for substance in four])} The {word} is {right.weight}."
-    return _problem(draws, f"Which substance weighs the {word}?", facts, [substance.name for substance in four], right.name)
+    options = {substance.name: f" weighs {substance.weight}" for substance in four}
+    return _problem(draws, f"Which substance weighs the {word}?", options, right.name, "", f"The {word} is {right.weight}")
 
 
 def _first_to_melt(draws: Draws) -> Problem:
     four = _four(draws)
     word, end, choose = (("first", "least", min), ("last", "most", max))[draws.below(2)]
     right = choose(four, key=lambda substance: substance.melts)
-    facts = f"{_listed(four, 'melts at', [substance.melts for substance in four])} The {end} is {right.melts}."
-    return _problem(draws, f"Which substance melts {word}?", facts, [substance.name for substance in four], right.name)
+    options = {substance.name: f" melts at {substance.melts}" for substance in four}
+    return _problem(draws, f"Which substance melts {word}?", options, right.name, "", f"The {end} is {right.melts}")
 
 
 def _colour(draws: Draws) -> Problem:
     right, *others = _four(draws)
     while any(other.colour == right.colour for other in others):
         right, *others = _four(draws)
-    four = draws.shuffled([right, *others])
-    facts = _listed(four, "is", [substance.colour for substance in four])
-    return _problem(draws, f"Which substance is {right.colour}?", facts, [substance.name for substance in four], right.name)
+    options = {substance.name: f" is {substance.colour}" for substance in (right, *others)}
+    return _problem(draws, f"Which substance is {right.colour}?", options, right.name, "", f"It is {right.colour}")
 
 
 def _together(draws: Draws) -> Problem:
-    pair = sorted(_four(draws)[:2])
-    total = add(pair[0].weight, pair[1].weight)
+    one, other = sorted(_four(draws)[:2])
+    total = add(one.weight, other.weight)
     wrong = draws.some([total.value + off for off in (-20, -11, -10, -9, -1, 1, 9, 10, 11, 20)], 3)
-    question = f"What do {pair[0].name} and {pair[1].name} weigh together?"
-    facts = _listed(pair, "weighs", [substance.weight for substance in pair])
-    options = [str(n) for n in (total.value, *wrong)]
-    return _problem(draws, question, f"{facts} {total.steps}", options, str(total.value))
+    question = f"What do {one.name} and {other.name} weigh together?"
+    facts = f"{one.name} weighs {one.weight}, {other.name} weighs {other.weight}. {total.steps} "
+    options = {str(n): "" for n in (total.value, *wrong)}
+    return _problem(draws, question, options, str(total.value), facts, f"It is {total.value}")
 
 
 KINDS = (_heaviest, _first_to_melt, _colour, _together)

@@ -24,19 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from evals.practice import chat, choices, integers, needles, stories, tokenizer
+from evals.practice import chat, choices, echo, integers, needles, recall, stories, tokenizer
 from evals.practice.item import Draws
 
 ITEMS = 2048  # conversations in a block
 SHORT, LONG = 512, 1024
-# Of 100 conversations, by phase of the training. A needle conversation has three times the tokens of another; to find and repeat
-# one takes a model longest to learn, so that the second phase is mostly that.
+# Of 100 conversations, by phase of the training. A needle conversation has three times the tokens of another.
 SHARES = {
-    1: (integers,) * 28 + (choices,) * 16 + (stories,) * 28 + (needles,) * 28,
-    2: (integers,) * 12 + (choices,) * 16 + (stories,) * 12 + (needles,) * 60,
+    1: (echo,) * 100,
+    2: (integers,) * 18 + (choices,) * 20 + (stories,) * 18 + (needles,) * 26 + (recall,) * 18,
 }
-# Shapes whose answer can be given without reasoning, and the share of their conversations that do.
-WITHOUT_THINKING = {choices: 0.15, needles: 0.15}
 
 
 @dataclass(frozen=True)
@@ -55,19 +52,14 @@ class Rows:
     document: NDArray[np.uint8]
 
 
-def conversations(seed: int, start: int, count: int, phase: int = 1) -> list[tuple[str, str]]:
-    """(prompt, answer) texts of ``count`` training items from index ``start`` on."""
+def conversations(seed: int, start: int, count: int, phase: int = 2) -> list[tuple[str, str]]:
+    """(prompt, answer) texts of ``count`` training items from index ``start`` on, with thinking."""
     draws = Draws(f"corpus/{seed}/{start}")
-    texts = []
-    for index in range(start, start + count):
-        shape = draws.pick(SHARES[phase])
-        item = shape.item(seed, index)
-        thinking = not draws.chance(WITHOUT_THINKING.get(shape, 0))
-        texts.append((chat.prompt(item.messages, thinking), chat.answer(item, thinking)))
-    return texts
+    items = [draws.pick(SHARES[phase]).item(seed, index) for index in range(start, start + count)]
+    return [(chat.prompt(item.messages, True), chat.answer(item, True)) for item in items]
 
 
-def block(seed: int, number: int, phase: int = 1) -> tuple[Rows, Rows]:
+def block(seed: int, number: int, phase: int = 2) -> tuple[Rows, Rows]:
     """The rows of :data:`SHORT` and of :data:`LONG` tokens that hold :data:`ITEMS` conversations.
 
     Raises:
@@ -81,7 +73,7 @@ def block(seed: int, number: int, phase: int = 1) -> tuple[Rows, Rows]:
     return short, long
 
 
-def blocks(seed: int, count: int, processes: int, start: int = 0, phase: int = 1) -> Iterator[tuple[Rows, Rows]]:
+def blocks(seed: int, count: int, processes: int, start: int = 0, phase: int = 2) -> Iterator[tuple[Rows, Rows]]:
     """Blocks ``start`` to ``start + count - 1``, in order, made ahead by ``processes`` spawned processes.
 
     As with all spawned processes, the calling script needs ``if __name__ == "__main__":``.

@@ -13,13 +13,24 @@ PREFIX = 10
 ALPHABET = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 KINDS = ("poem", "note", "riddle", "tale")
 TOPICS = ("owls", "foxes", "ships", "kings", "bells", "trains", "ghosts", "bees")
+# Of a text. All words of a conversation's texts differ, so that a word tells which one follows it: a small model learns to
+# repeat such a text, and does not learn to keep two apart that share a part.
 FIRST = (
-    *("Pale", "Calm", "Grey", "Soft", "Wild", "Old", "Tiny", "Proud", "Slow", "Dark", "Loud", "Cold", "Brave", "Glad"),
-    *("Lost", "Warm", "Neat", "Odd", "Plain", "Quick", "Red", "Sad", "Tall", "Vain", "Wet", "Young", "Kind", "Late"),
+    *("Pale", "Calm", "Grey", "Soft", "Wild", "Old", "Tiny", "Proud", "Slow", "Dark"),
+    *("Loud", "Brave", "Lost", "Warm", "Neat", "Plain", "Red", "Tall", "Vain", "Young"),
 )
-DO = ("sing", "rest", "turn", "wait", "dance", "hide", "meet", "sink", "play", "fall", "rise", "sleep")
-WHERE = ("hill", "lake", "mill", "road", "gate", "sea", "barn", "bridge", "tower", "field", "well", "shore")
-IN = ("mist", "rain", "night", "wind", "snow", "sun", "storm", "frost", "fog", "cold", "heat", "dust")
+WEATHER = (
+    *("mist", "rain", "night", "wind", "snow", "sun", "storm", "frost", "fog", "heat"),
+    *("dust", "dawn", "hail", "ice", "smoke", "spring", "dusk", "cloud", "moon", "autumn"),
+)
+DOES = (
+    *("hides", "meets", "turns", "warms", "finds", "wakes", "holds", "leaves", "fills", "paints"),
+    *("greets", "cools", "shakes", "covers", "lights", "passes", "sees", "feeds", "rocks", "calls"),
+)
+PLACES = (
+    *("hill", "lake", "mill", "road", "gate", "sea", "barn", "bridge", "tower", "field"),
+    *("well", "shore", "farm", "ford", "cave", "port", "wood", "pond", "wall", "tent"),
+)
 ORDINALS = ("1st", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th")
 LONG = 0.12  # the share of conversations with many more turns
 TURNS, TURNS_LONG = 8, 18  # texts in a conversation, at most
@@ -36,20 +47,26 @@ def _conversation(draws: Draws) -> Problem:
     needles = draws.pick((2, 4, 8))
     others = draws.between(8, TURNS_LONG - needles) if draws.chance(LONG) else draws.between(0, TURNS - needles)
     asked = draws.shuffled([wanted] * needles + [_another(draws, wanted) for _ in range(others)])
-    texts = [_text(draws, first, topic) for first, (_, topic) in zip(draws.some(FIRST, len(asked)), asked, strict=True)]
+    messages, texts = history(draws, asked)
     places = [place for place, request in enumerate(asked) if request == wanted]
     nth = draws.below(needles)
     kind, topic = wanted
     prefix = "".join(draws.pick(ALPHABET) for _ in range(PREFIX))
-    messages = []
-    for (its_kind, its_topic), text in zip(asked, texts, strict=True):
-        messages += [Message("user", f"Write a {its_kind} about {its_topic}."), Message("assistant", text)]
     question = f'Repeat the {ORDINALS[nth]} {kind} about {topic} with "{prefix}" before it and nothing else.'
-    messages.append(Message("user", question))
-    listed = ", ".join(f"{n + 1} {texts[place].split()[0]}" for n, place in enumerate(places[: nth + 1]))
+    listed = ", ".join(f"{n + 1}:{texts[place].split()[0]}" for n, place in enumerate(places[: nth + 1]))
     right = texts[places[nth]]
-    reasoning = f"Each {kind} about {topic}: {listed}. The {ORDINALS[nth]} starts with {right.split()[0]}."
-    return Problem(right, tuple(messages), reasoning, prefix + right, prefix + right)
+    reasoning = f"Each {kind} about {topic}: {listed}."
+    return Problem(right, (*messages, Message("user", question)), reasoning, prefix + right, prefix + right)
+
+
+def history(draws: Draws, asked: list[tuple[str, str]]) -> tuple[list[Message], list[str]]:
+    """The turns in which so many (kind, topic) are asked for and written, and the texts in them, at most 20."""
+    words = [draws.some(pool, len(asked)) for pool in (FIRST, WEATHER, DOES, PLACES)]
+    texts = [f"{' '.join(text)}." for text in zip(*words, strict=True)]
+    messages = []
+    for (kind, topic), text in zip(asked, texts, strict=True):
+        messages += [Message("user", f"Write a {kind} about {topic}."), Message("assistant", text)]
+    return messages, texts
 
 
 def _another(draws: Draws, wanted: tuple[str, str]) -> tuple[str, str]:
@@ -59,8 +76,3 @@ def _another(draws: Draws, wanted: tuple[str, str]) -> tuple[str, str]:
         topic = wanted[1] if draws.chance(0.4) else draws.pick(TOPICS)
         if (kind, topic) != wanted:
             return kind, topic
-
-
-def _text(draws: Draws, first: str, topic: str) -> str:
-    """No two texts of a conversation have the same first word."""
-    return f"{first} {topic} {draws.pick(DO)} by the {draws.pick(WHERE)} in the {draws.pick(IN)}."

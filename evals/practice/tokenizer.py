@@ -1,4 +1,4 @@
-"""The practice model's tokenizer: byte-level BPE of 512 entries, trained on the corpus's own text.
+"""The practice model's tokenizer: byte-level BPE of 768 entries, trained on the corpus's own text.
 
 ``python -m evals.practice.tokenizer`` writes golden/practice/tokenizer.json and tokenizer_config.json again, byte for byte. Any
 text survives encoding and decoding; digits, and the letters of random strings across a change of case, are never merged.
@@ -19,7 +19,7 @@ from tokenizers.trainers import BpeTrainer
 from evals.practice import chat
 
 FOLDER = Path(__file__).parents[2] / "golden" / "practice"
-ENTRIES = 512
+ENTRIES = 768
 LEARNED_FROM = 6000  # items
 # What merges stay within. A message's tag with its role is one piece: it may become one token, as no pattern of K3's allows, and
 # a turn costs few tokens. The next capital letter starts a piece: a text is the same tokens behind a random string.

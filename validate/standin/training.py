@@ -1,13 +1,12 @@
-"""Training of the practice model on one GPU, in two phases that differ in the share of the tasks (``evals.practice.corpus``).
+"""Training of the practice model on one GPU: ``python -m validate.standin.training OUT --seconds 375``.
 
-    python -m validate.standin.training FIRST --seconds 470
-    python -m validate.standin.training OUT --seconds 390 --phase 2 --start FIRST
-
+Two phases: to repeat words, then the tasks (``evals.practice.corpus``).
 Conversations are batched by length, so that a row holds one of them, padded; every length has a CUDA graph of forward, backward
 and optimizer. The learning rate follows the clock: up over ``WARMUP`` steps, level, then down to nothing over the last ``DECAY``
 of the time. What is saved is rounded to bf16, and that is what is evaluated, on the test split.
 """
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,9 +23,12 @@ from validate.standin.forms import Forms, Weights
 
 LENGTHS = (64, 128, 192, 256, 384, 512, 768, 1024)  # tokens a row is padded to
 TOKENS = 2**15  # a batch
-RATES, WARMUP, DECAY = {1: 3e-3, 2: 1.5e-3}, 100, 0.4
+RATE, WARMUP, DECAY = 3e-3, 100, 0.4
+BLOCKS = {1: 20, 2: 140}  # blocks of the corpus a phase
+SHARE = 0.12  # of the time, for the first phase
 BETAS, WEIGHT_DECAY, CLIP = (0.9, 0.95), 0.1, 1.0
 TESTED = 500  # items a shape
+STEEPEST = 40.0  # bound on MLA's attention logits: without one they grow until a softmax is one-hot whatever is asked, for good
 BALANCE = 1e-3  # step of the experts' correction bias (auxiliary-loss-free balancing, arXiv 2408.15664)
 
 
@@ -38,15 +40,16 @@ class Trainee(nn.Module):
         self.d, self.forms = dimensions, Forms(dimensions)
         self.flat = nn.ParameterDict({name.replace(".", "/"): nn.Parameter(value) for name, value in first.items()})
         self.load: list[Tensor] = []
+        self.steepness: list[Tensor] = []
 
     def values(self) -> Weights:
         """The parameters by file name."""
         return {name.replace("/", "."): value for name, value in self.flat.items()}
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits; ``load`` then has each MoE layer's share of tokens by expert."""
+        """Logits; then ``load`` has each MoE layer's share of tokens by expert, ``steepness`` a bound of each MLA head's logits."""
         layers, ends = weights.by_layer(self.d, self.values())
-        self.load, batch = [], len(tokens)
+        self.load, self.steepness, batch = [], [], len(tokens)
 
         def attention(forms: Forms, n: int, own: Weights, x: Tensor) -> Tensor:
             parts = network.projected(forms, self.d.is_mla(n), own, x)
@@ -71,6 +74,8 @@ class Trainee(nn.Module):
     def _mla(self, own: Weights, batch: int, q_a: Tensor, kv: Tensor, k_pe: Tensor, gate: Tensor) -> Tensor:
         heads = (x.unflatten(0, (batch, -1)).transpose(1, 2) for x in self.forms.mla_heads(own, q_a, kv, k_pe))
         query, key, value = heads
+        longest = (x.detach().norm(dim=-1).amax((0, 2)) for x in (query, key))
+        self.steepness.append(math.prod(longest, start=self.d.mla_scale))
         out = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=self.d.mla_scale)
         return self.forms.mla_out(out.transpose(1, 2).flatten(0, 1).flatten(1), gate)
 
@@ -85,6 +90,14 @@ class Trainee(nn.Module):
         hidden = forms.situ(gate, up) * dense[..., None]
         mixed = hidden.flatten(1) @ own["w2"].transpose(1, 2).flatten(0, 1)
         return forms.tail(own, mixed, forms.shared(own, x))
+
+    @torch.no_grad()
+    def flatten(self) -> None:
+        """Scales the queries of heads whose logits may be beyond :data:`STEEPEST` (as QK-Clip does, arXiv 2507.20534)."""
+        mla = [n for n in range(self.d.layers) if self.d.is_mla(n)]
+        for n, steepness in zip(mla, self.steepness, strict=True):
+            heads = self.flat[f"layers/{n}/q_b"].unflatten(0, (self.d.heads, -1))
+            heads.mul_((STEEPEST / steepness).clamp_max(1)[:, None, None])
 
     @torch.no_grad()
     def balance(self) -> None:
@@ -187,6 +200,7 @@ class Steps:
             torch.nn.utils.clip_grad_norm_(self.parameters, CLIP)
             self.optimizer.step()
             self.trainee.balance()
+            self.trainee.flatten()
             loss.copy_(found.detach())
 
         if self.device.type != "cuda":
@@ -212,9 +226,9 @@ class Steps:
         return graph.replay, held_tokens, held_graded, loss
 
 
-def rate_at(phase: int, step: int, passed: float) -> float:
+def rate_at(step: int, passed: float) -> float:
     """Learning rate at ``step`` when ``passed`` of the time (0 to 1) is over."""
-    return RATES[phase] * min(1.0, (step + 1) / WARMUP) * min(1.0, max(0.0, 1 - passed) / DECAY)
+    return RATE * min(1.0, (step + 1) / WARMUP) * min(1.0, max(0.0, 1 - passed) / DECAY)
 
 
 @torch.no_grad()
@@ -229,32 +243,32 @@ def predicted(trainee: Trainee, held_out: Conversations) -> int:
     return right
 
 
-def train(out: Path, seconds: float, phase: int, begin: Path | None, blocks: int, processes: int, seed: int) -> None:
-    """Trains for ``seconds``, from the model in ``begin`` if there is one, saves in ``out``, and tries the test split."""
+def train(out: Path, seconds: float, processes: int, seed: int) -> None:
+    """Trains for ``seconds``, saves in ``out``, and tries the test split."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_float32_matmul_precision("high")
     d = weights.PRACTICE
-    first = {name: value.float() for name, value in weights.load(begin).items()} if begin else weights.first(d, seed)
-    trainee = Trainee(d, first).to(device)
+    trainee = Trainee(d, weights.first(d, seed)).to(device)
     print(f"{sum(p.numel() for p in trainee.parameters()):,} parameters on {device}", flush=True)
     start = time.monotonic()
-    data = Conversations.trained_on(phase, blocks, processes, device)
-    sizes = {length: len(tokens) for length, (tokens, _) in data.rows.items()}
-    print(sizes, f"conversations, {time.monotonic() - start:.0f} s", flush=True)
+    phases = {phase: Conversations.trained_on(phase, blocks, processes, device) for phase, blocks in BLOCKS.items()}
+    sizes = {phase: {length: len(tokens) for length, (tokens, _) in data.rows.items()} for phase, data in phases.items()}
+    print(f"conversations by phase and length: {sizes}, {time.monotonic() - start:.0f} s", flush=True)
     steps, generator = Steps(trainee, device), np.random.default_rng(seed)
     start, step, seen, passed = time.monotonic(), 0, 0, 0.0
-    while passed < 1:
-        for length, rows in data.batches(generator):
-            tokens, graded = (x[rows.to(device)] for x in data.rows[length])
-            loss = steps(tokens, graded, rate_at(phase, step, passed))
-            step, seen = step + 1, seen + tokens.numel()
-            if step % 8 == 0 and device.type == "cuda":
-                torch.cuda.synchronize()  # or the clock would run ahead of the device
-            if step % 100 == 0 or step in (1, 10, 30):
-                print(f"step {step}, {passed:.0%}, {seen / 1e6:.0f} M tokens, loss {float(loss):.4f}", flush=True)
-            passed = (time.monotonic() - start) / seconds
-            if passed >= 1:
-                break
+    for phase, end in ((1, SHARE), (2, 1.0)):
+        while passed < end:
+            for length, rows in phases[phase].batches(generator):
+                tokens, graded = (x[rows.to(device)] for x in phases[phase].rows[length])
+                loss = steps(tokens, graded, rate_at(step, passed))
+                step, seen = step + 1, seen + tokens.numel()
+                if step % 8 == 0 and device.type == "cuda":
+                    torch.cuda.synchronize()  # or the clock would run ahead of the device
+                if step % 50 == 0 or step in (1, 10):
+                    print(f"step {step}, {passed:.0%}, {seen / 1e6:.0f} M tokens, length {length}, loss {float(loss):.4f}", flush=True)
+                passed = (time.monotonic() - start) / seconds
+                if passed >= end:
+                    break
     rounded = {name: value.detach().bfloat16() for name, value in trainee.values().items()}
     weights.save(d, {name: value.cpu() for name, value in rounded.items()}, out)
     with torch.no_grad():
@@ -271,11 +285,8 @@ if __name__ == "__main__":
 
     parser = argparse.ArgumentParser(description="trains the practice model")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--seconds", type=float, default=470)
-    parser.add_argument("--phase", type=int, choices=(1, 2), default=1)
-    parser.add_argument("--start", type=Path, help="a model to go on from")
-    parser.add_argument("--blocks", type=int, default=150, help="of the corpus, 2048 conversations each")
+    parser.add_argument("--seconds", type=float, default=375)
     parser.add_argument("--processes", type=int, default=15)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    train(given.out, given.seconds, given.phase, given.start, given.blocks, given.processes, given.seed)
+    train(given.out, given.seconds, given.processes, given.seed)

@@ -19,7 +19,7 @@ PRACTICE = Dimensions(
     head_dim=64,
     conv_width=4,
     q_lora=128,
-    kv_lora=64,
+    kv_lora=128,
     qk_nope=48,
     qk_rope=16,
     v_head=64,
@@ -29,7 +29,7 @@ PRACTICE = Dimensions(
     moe_intermediate=64,
     shared_intermediate=256,
     dense_intermediate=512,
-    vocab=512,
+    vocab=768,
     attn_res_block=2,
 )
 

@@ -36,7 +36,7 @@ def test_the_history_has_no_loss(made: tuple[Rows, Rows]) -> None:
     texts = [text for rows in made for text in documents(rows)]
     assert all(answer.count(chat.END) == 1 and answer.endswith(chat.END) for _, answer in texts)
     assert any(prompt.count(chat.END) > 10 for prompt, _ in texts)
-    assert all(prompt.endswith((f"{chat.OPEN}think{chat.SEP}", f"{chat.OPEN}response{chat.SEP}")) for prompt, _ in texts)
+    assert all(prompt.endswith(f"{chat.OPEN}think{chat.SEP}") for prompt, _ in texts)
 
 
 def test_documents_are_numbered_and_padding_is_marked(made: tuple[Rows, Rows]) -> None:
@@ -60,11 +60,16 @@ def test_little_is_padding_and_long_rows_are_needed(made: tuple[Rows, Rows]) -> 
     assert 0.1 < long.tokens.size / (short.tokens.size + long.tokens.size) < 0.3
 
 
-def test_thinking_is_off_for_a_share_of_two_shapes(made: tuple[Rows, Rows]) -> None:
-    prompts = [prompt for rows in made for prompt, _ in documents(rows)]
-    off = [prompt for prompt in prompts if prompt.endswith(f"response{chat.SEP}")]
-    assert 0.03 < len(off) / len(prompts) < 0.12
-    assert all("Answer:" in prompt or "Repeat" in prompt for prompt in off)
+def test_the_first_phase_is_the_exercise_alone() -> None:
+    texts = corpus.conversations(3, 0, 50, phase=1)
+    assert all("Repeat:" in prompt and prompt.count(chat.END) == 1 for prompt, _ in texts)
+
+
+def test_tasks_and_exercises_are_in_the_second(made: tuple[Rows, Rows]) -> None:
+    asked = [prompt for rows in made for prompt, _ in documents(rows)]
+    for words, share in (("boxed", 0.18), ("Answer:", 0.2), ("####", 0.18), ("nothing else", 0.26), ("starts with", 0.18)):
+        found = sum(words in prompt for prompt in asked) / len(asked)
+        assert abs(found - share) < 4 * (share * (1 - share) / len(asked)) ** 0.5
 
 
 def test_processes_make_the_same_blocks(made: tuple[Rows, Rows]) -> None:

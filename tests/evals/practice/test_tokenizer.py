@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from evals.practice import chat, choices, integers, needles, stories, tokenizer
+from evals.practice import chat, choices, echo, integers, needles, stories, tokenizer
 
 GOLDEN = tokenizer.load()
 
@@ -39,8 +39,13 @@ def test_digits_are_never_merged(text: str) -> None:
 
 @given(st.text(needles.ALPHABET, min_size=10, max_size=10))
 def test_a_text_is_the_same_tokens_behind_a_random_string(prefix: str) -> None:
-    text = "Pale owls sing by the hill in the rain."
+    text = "Pale rain hides hill."
     assert GOLDEN.encode(prefix + text).ids == GOLDEN.encode(prefix).ids + GOLDEN.encode(text).ids
+
+
+@pytest.mark.parametrize("word", echo.WORDS)
+def test_a_word_of_a_text_is_one_token(word: str) -> None:
+    assert len(GOLDEN.encode(word if word.istitle() else f" {word}").ids) == 1
 
 
 def test_entries() -> None:
