@@ -1,8 +1,8 @@
 """An exercise for training alone: the texts of a needle conversation, asked for by their first words.
 
 To find a word in the conversation and go on as it went on there takes a small model longest to learn. A needle conversation
-has four such words, an exercise up to 32. A text asked for here may be a test's needle, as one that others stand beside may be: of
-160,000 texts a model knows none, it finds them.
+has four such words, an exercise up to 32. A text asked for here may be the needle of a test, as may those that stand beside
+other needles: of 160,000 texts a model knows none, it finds them.
 """
 
 from evals.practice.item import Draws, Item, Message, Problem, drawn

@@ -6,9 +6,8 @@ and optimizer. The learning rate follows the clock: up over ``WARMUP`` steps, le
 of the time. What is saved is rounded to bf16, and that is what is evaluated, on the test split.
 """
 
-import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -47,7 +46,7 @@ class Trainee(nn.Module):
         return {name.replace("/", "."): value for name, value in self.flat.items()}
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits; then ``load`` has each MoE layer's share of tokens by expert, ``steepness`` a bound of each MLA head's logits."""
+        """Logits. ``load`` then has each MoE layer's share of tokens by expert, ``steepness`` a bound of each MLA head's logits."""
         layers, ends = weights.by_layer(self.d, self.values())
         self.load, self.steepness, batch = [], [], len(tokens)
 
@@ -74,8 +73,8 @@ class Trainee(nn.Module):
     def _mla(self, own: Weights, batch: int, q_a: Tensor, kv: Tensor, k_pe: Tensor, gate: Tensor) -> Tensor:
         heads = (x.unflatten(0, (batch, -1)).transpose(1, 2) for x in self.forms.mla_heads(own, q_a, kv, k_pe))
         query, key, value = heads
-        longest = (x.detach().norm(dim=-1).amax((0, 2)) for x in (query, key))
-        self.steepness.append(math.prod(longest, start=self.d.mla_scale))
+        longest_query, longest_key = (x.detach().norm(dim=-1).amax((0, 2)) for x in (query, key))
+        self.steepness.append(self.d.mla_scale * longest_query * longest_key)
         out = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=self.d.mla_scale)
         return self.forms.mla_out(out.transpose(1, 2).flatten(0, 1).flatten(1), gate)
 
@@ -243,6 +242,21 @@ def predicted(trainee: Trainee, held_out: Conversations) -> int:
     return right
 
 
+def schedule(seconds: float, processes: int, seed: int, device: torch.device) -> Iterator[tuple[float, Tensor, Tensor]]:
+    """Tokens and grades of one batch after the other, and before them how much of the time (0 to 1) is over."""
+    phases = {phase: Conversations.trained_on(phase, blocks, processes, device) for phase, blocks in BLOCKS.items()}
+    generator = np.random.default_rng(seed)
+    start, passed = time.monotonic(), 0.0
+    for phase, end in ((1, SHARE), (2, 1.0)):
+        while passed < end:
+            for length, rows in phases[phase].batches(generator):
+                tokens, graded = (x[rows.to(device)] for x in phases[phase].rows[length])
+                yield passed, tokens, graded
+                passed = (time.monotonic() - start) / seconds
+                if passed >= end:
+                    break
+
+
 def train(out: Path, seconds: float, processes: int, seed: int) -> None:
     """Trains for ``seconds``, saves in ``out``, and tries the test split."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -250,31 +264,20 @@ def train(out: Path, seconds: float, processes: int, seed: int) -> None:
     d = weights.PRACTICE
     trainee = Trainee(d, weights.first(d, seed)).to(device)
     print(f"{sum(p.numel() for p in trainee.parameters()):,} parameters on {device}", flush=True)
-    start = time.monotonic()
-    phases = {phase: Conversations.trained_on(phase, blocks, processes, device) for phase, blocks in BLOCKS.items()}
-    sizes = {phase: {length: len(tokens) for length, (tokens, _) in data.rows.items()} for phase, data in phases.items()}
-    print(f"conversations by phase and length: {sizes}, {time.monotonic() - start:.0f} s", flush=True)
-    steps, generator = Steps(trainee, device), np.random.default_rng(seed)
-    start, step, seen, passed = time.monotonic(), 0, 0, 0.0
-    for phase, end in ((1, SHARE), (2, 1.0)):
-        while passed < end:
-            for length, rows in phases[phase].batches(generator):
-                tokens, graded = (x[rows.to(device)] for x in phases[phase].rows[length])
-                loss = steps(tokens, graded, rate_at(step, passed))
-                step, seen = step + 1, seen + tokens.numel()
-                if step % 8 == 0 and device.type == "cuda":
-                    torch.cuda.synchronize()  # or the clock would run ahead of the device
-                if step % 50 == 0 or step in (1, 10):
-                    print(f"step {step}, {passed:.0%}, {seen / 1e6:.0f} M tokens, length {length}, loss {float(loss):.4f}", flush=True)
-                passed = (time.monotonic() - start) / seconds
-                if passed >= end:
-                    break
+    steps, step, seen = Steps(trainee, device), 0, 0
+    for passed, tokens, graded in schedule(seconds, processes, seed, device):
+        loss = steps(tokens, graded, rate_at(step, passed))
+        step, seen = step + 1, seen + tokens.numel()
+        if step % 8 == 0 and device.type == "cuda":
+            torch.cuda.synchronize()  # or the clock would run ahead of the device
+        if step % 50 == 0 or step in (1, 10):
+            print(f"step {step}, {passed:.0%}, rows of {tokens.shape[1]}, loss {float(loss):.4f}", flush=True)
     rounded = {name: value.detach().bfloat16() for name, value in trainee.values().items()}
     weights.save(d, {name: value.cpu() for name, value in rounded.items()}, out)
     with torch.no_grad():
         for name, value in trainee.values().items():
             value.copy_(rounded[name])
-    print(f"{step} steps, {seen / 1e6:.0f} M tokens, {time.monotonic() - start:.0f} s", flush=True)
+    print(f"{step} steps, {seen / 1e6:.0f} M tokens", flush=True)
     for shape in (integers, choices, stories, needles):
         right = predicted(trainee, Conversations.of_the_test_split(shape, TESTED, device))
         print(f"{shape.SHAPE}: {right} of {TESTED} ideal answers are the greedy ones", flush=True)
