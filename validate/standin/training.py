@@ -46,7 +46,7 @@ class Trainee(nn.Module):
         return {name.replace("/", "."): value for name, value in self.flat.items()}
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits. ``load`` then has each MoE layer's share of tokens by expert, ``steepness`` a bound of each MLA head's logits."""
+        """Logits; ``load`` then has MoE layers' shares of tokens by expert, ``steepness`` bounds of MLA heads' logits."""
         layers, ends = weights.by_layer(self.d, self.values())
         self.load, self.steepness, batch = [], [], len(tokens)
 
