@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from validate.equivalence import attestation
-from validate.equivalence.extension import NO_PLAN, Graphs, Steps
+from validate.equivalence.extension import NO_PLAN, Graphs, Steps, kind_of
 from validate.errors import InputError
 
 
@@ -39,7 +40,9 @@ class ModelCudaGraphManager:
 
 
 def batch(rows: list[int], prompts: int = 0) -> SimpleNamespace:
-    return SimpleNamespace(num_scheduled_tokens=rows, is_prefilling_np=[n < prompts for n in range(len(rows))])
+    prefilling = np.arange(len(rows)) < prompts
+    as_decode = np.zeros(len(rows), bool) if prompts else None
+    return SimpleNamespace(num_scheduled_tokens=rows, is_prefilling_np=prefilling, prefill_runs_as_decode_np=as_decode)
 
 
 class Engine:
@@ -63,6 +66,15 @@ class Engine:
     def counts(self) -> dict[tuple[str, str, int, int, str], int]:
         self.seen.settle()
         return dict(self.seen.steps)
+
+
+def test_a_prompts_single_token_over_others_is_a_decoding_row() -> None:
+    given = batch([1, 1, 1], prompts=2)
+    assert kind_of(given) == "mixed"
+    given.prefill_runs_as_decode_np = np.array([True, False, False])
+    assert kind_of(given) == "mixed"
+    given.prefill_runs_as_decode_np = np.array([True, True, False])
+    assert kind_of(given) == "decode"
 
 
 def test_a_step_is_specialized_if_the_graph_that_it_replays_was_planned_so() -> None:

@@ -30,7 +30,7 @@ def decoding(count: int, q: int = 1) -> tuple[Request, ...]:
         (decoding(65), Deployment(), False, 65, "more rows than the largest graph"),
         (decoding(65), Deployment(captured=(64, 128)), False, 128, "no prepared kernels for this size"),
         ((*decoding(3), Request(5, prompt=True)), Deployment(), False, 8, "prompt rows"),
-        ((Request(1, prompt=True),), Deployment(), False, 1, "prompt rows"),  # last chunk of one token
+        ((Request(1, prompt=True),), Deployment(), False, 1, "prompt rows"),  # a prompt of one token
         (decoding(2, q=8), Deployment(q=8), True, 16, ""),
         (decoding(8, q=8), Deployment(q=8), True, 64, ""),
         ((Request(8), Request(3)), Deployment(q=8), False, 11, "partial drafts"),

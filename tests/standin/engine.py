@@ -67,9 +67,11 @@ def asked() -> list[Asked]:
     made += [Asked(f"ends-{n}", list(prompts(f"ends-{n}", 40)), n, arrives=5 + n) for n in range(1, 9)]
     # When slots of others are used again, and the rest of the batch verifies drafts.
     made += [Asked(f"one-{n}", list(prompts(f"one-{n}", 1)), 12, arrives=45 + n) for n in range(6)]
-    # Of the prompts above, each with a token that is a draft within a verify step: those accepted after it are cut off.
-    for n, stop in enumerate((326, 461, 43, 59)):
-        made.append(Asked(f"stops-{n}", list(prompts(f"blocks-{n}", 100 + 9 * n)), 60, arrives=32 + n, stops=(stop,)))
+    # Where a draft is one of so many tokens, those accepted after it are cut off.
+    for n in range(8):
+        made.append(
+            Asked(f"stops-{n}", list(prompts(f"blocks-{n}", 100 + 9 * n)), 60, arrives=32 + n, stops=tuple(range(n, 768, 8)))
+        )
     return sorted(made, key=lambda one: one.arrives)
 
 

@@ -22,7 +22,7 @@ WRAPPED = (
 FIELDS = {
     (f"{GPU}/cudagraph_utils.py", "BatchExecutionDescriptor"): {"cg_mode", "num_tokens"},
     (f"{GPU}/cudagraph_utils.py", "ModelCudaGraphManager"): set(),
-    (f"{GPU}/model_runner.py", "BatchReqState"): {"num_scheduled_tokens", "is_prefilling_np"},
+    (f"{GPU}/model_runner.py", "BatchReqState"): {"num_scheduled_tokens", "is_prefilling_np", "prefill_runs_as_decode_np"},
     (f"{GPU}/sample/output.py", "SamplerOutput"): {"sampled_token_ids", "num_sampled"},
     (DECODE, "Step"): {"q"},
 }

@@ -108,9 +108,11 @@ class Graphs:
 
 def kind_of(batch: Any) -> str:
     """Decode, verify, prefill or mixed, from vLLM's ``BatchReqState``."""
-    prompts = [bool(flag) for flag in batch.is_prefilling_np]
-    if any(prompts):
-        return "prefill" if all(prompts) else "mixed"
+    prompts = batch.is_prefilling_np
+    if batch.prefill_runs_as_decode_np is not None:  # single prompt tokens over tokens that have a state
+        prompts = prompts & ~batch.prefill_runs_as_decode_np
+    if prompts.any():
+        return "prefill" if prompts.all() else "mixed"
     return "verify" if any(int(n) > 1 for n in batch.num_scheduled_tokens) else "decode"
 
 

@@ -13,7 +13,11 @@ BLOCK = 64  # rows of a page of the MLA cache
 
 @dataclass(frozen=True)
 class Request:
-    """One request's share of a step: its query rows, and whether they belong to its prompt."""
+    """One request's share of a step: its query rows, and whether they belong to its prompt.
+
+    A single prompt token over tokens that have a state is none: it runs as a decode (vLLM 0.33.0,
+    ``v1/worker/gpu/model_runner.py``, ``prefill_runs_as_decode_np``).
+    """
 
     rows: int
     prompt: bool = False

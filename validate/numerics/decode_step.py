@@ -33,7 +33,7 @@ def cases(profile: Profile) -> list[Case]:
 def build(case: Case) -> Call:
     """Inputs as ``reference.decode_step`` names them.
 
-    ``plain``: three requests in a graph of four rows; a prompt's last token among them, so the default path; two requests.
+    ``plain``: three requests in a graph of four rows; one of them with a prompt's row, so the default path; two requests.
     ``verify``: two requests of two rows, twice, after one and after two tokens were accepted; then a step without drafts.
     """
     draws = Draws("decode_step", case.id)

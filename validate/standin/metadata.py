@@ -48,14 +48,17 @@ class StepBuilder(BailingLinearAttentionMetadataBuilder):
         num_accepted_tokens: Tensor | None = None,
         num_decode_draft_tokens_cpu: Tensor | None = None,
     ) -> Step:
-        """Without speculation a request decodes if it has one row and its prompt is over."""
+        """Without speculation a request decodes if it has one row over tokens that have a state: a prompt's last one may, too.
+
+        (vLLM 0.33.0, ``v1/worker/gpu/model_runner.py``, ``prefill_runs_as_decode_np``.)
+        """
         given, n = common_attn_metadata, common_attn_metadata.num_reqs
         starts, lengths = given.query_start_loc[: n + 1].long(), given.seq_lens[:n]
         mode = self.vllm_config.cache_config.mamba_cache_mode
         table = mamba_get_block_table_tensor(given.block_table_tensor[:n], lengths, self.kv_cache_spec, mode)
         counts = starts.diff()
         if num_accepted_tokens is None or num_decode_draft_tokens_cpu is None:
-            decodes, accepted = (counts == 1) & ~given.is_prefilling[:n], torch.ones_like(counts)
+            decodes, accepted = (counts == 1) & (lengths > 1), torch.ones_like(counts)
         else:
             decodes, accepted = num_decode_draft_tokens_cpu[:n] >= 0, num_accepted_tokens[:n].long()
         return Step(starts, lengths.long() - counts, decodes, table[:, : 1 + self.num_spec_tokens].long(), accepted)
