@@ -24,7 +24,7 @@ from tests.equivalence.faults import FAULTS
 from tests.equivalence.toy import Arms, Plan, arms
 from validate.equivalence.compare.comparison import compare
 from validate.equivalence.compare.forced import judge
-from validate.equivalence.compare.table import table
+from validate.equivalence.compare.table import Table, table
 from validate.verdict import Verdict
 
 SMALL = Plan(requests=5, tokens=32)
@@ -125,6 +125,35 @@ def test_a_scene_that_was_batched_alike_twice_is_no_alarm() -> None:
     by_group = {s.group: s for s in comparison.forced.statistics if s.name == "size"}
     assert by_group["scene alone"].again == 0
     assert by_group["scene alone"].allowed == by_group["all"].allowed
+
+
+def uneven(seed: int, outlier: float = 1.0) -> Table:
+    """80 requests without A/A noise; the specialized path has 0.03 nats times exp(0.45 normal), times ``outlier`` in one."""
+    draws, tokens = np.random.default_rng(seed), 36
+    sizes = 0.03 * np.exp(0.45 * draws.normal(size=80))
+    sizes[0] *= outlier
+    request = np.repeat(np.arange(80), tokens)
+    specialized = np.zeros((len(request), 5))
+    specialized[:, 0] = draws.normal(size=len(request)) * sizes[request]
+    ones, position = np.ones(len(request)), np.tile(np.arange(tokens), 80)
+    return Table(
+        names=tuple(("eight", f"{n}") for n in range(80)),
+        request=request,
+        position=position,
+        context=position + 40,
+        specialized=specialized,
+        again=np.zeros_like(specialized),
+        move=ones,
+        spread=ones,
+        gap=ones,
+        block=16,
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_where_the_default_path_repeats_itself_requests_may_differ_in_noise_among_themselves(seed: int) -> None:
+    assert judge(uneven(seed), 0.045).requests == ()
+    assert {r.request for r in judge(uneven(seed, outlier=20), 0.045).requests} == {"0"}
 
 
 @pytest.mark.parametrize("seed", [2, 3])

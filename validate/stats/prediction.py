@@ -25,12 +25,16 @@ class Limit:
     def moved(self, differences: Array) -> float:
         """The bound where further values are moved by an unknown amount: the median of these paired differences, with its error.
 
-        The error is that of the median of normal values, their deviation taken from the median absolute one, which outliers do
-        not move: sqrt(pi / 2) * 1.4826 MAD / sqrt(n).
+        The error is that of the median of normal values: sqrt(pi / 2) * deviation / sqrt(n).
         """
         by = float(np.median(differences))
-        error = 1.2533 * 1.4826 * float(np.median(np.abs(differences - by))) / len(differences) ** 0.5
+        error = 1.2533 * deviation(differences) / len(differences) ** 0.5
         return self.centre + by + self.quantile * float(np.hypot(self.spread, error))
+
+
+def deviation(values: Array) -> float:
+    """The standard deviation of normal values by the median absolute one, which outliers do not move: 1.4826 MAD."""
+    return 1.4826 * float(np.median(np.abs(values - np.median(values))))
 
 
 def largest_log(logs: Array, alpha: float) -> Limit:

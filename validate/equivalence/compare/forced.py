@@ -21,7 +21,9 @@ requests and positions, so the jackknife of the difference knows how they vary t
 A mean hides an error in few requests. So each request has two more, ``request size`` (rms over it) and ``largest`` (its largest
 difference over scale), held against a prediction limit for the largest of as many A/A requests (stats/prediction.py), moved by
 the scene's own median ratio of specialized to A/A, from 1 to ``MULTIPLE``: how noisy the path is in a scene is the group's
-matter, an outlier is one among its like. Scenes of fewer than ``FEWEST`` requests get ``MULTIPLE``.
+matter, an outlier is one among its like. Where the A/A noise of most requests is below the floor it does not say how noise varies
+between requests, some of which a network amplifies; the specialized path's own does: their median absolute deviation, which
+outliers do not move. Scenes of fewer than ``FEWEST`` requests get ``MULTIPLE``.
 
 **False alarms.** ``ALPHA`` is the nominal chance of any FAIL among all of these where the specialized path is as far off as is
 allowed: half for all groups' statistics together (Holm), a quarter for each of the two of requests (Bonferroni). Measured (the
@@ -36,6 +38,7 @@ limits, and groups that are not decided are listed, for in a hundred small group
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -47,7 +50,7 @@ from validate.equivalence.compare.table import Table
 from validate.records.model import Record
 from validate.stats.holm import holm
 from validate.stats.jackknife import Estimate, jackknife
-from validate.stats.prediction import largest_log
+from validate.stats.prediction import deviation, largest_log
 from validate.stats.slope import theil_sen
 from validate.verdict import Verdict
 
@@ -314,8 +317,11 @@ def _beyond(table: Table, floor: float, whole: Table) -> tuple[OfRequest, ...]:
 
 def _limits(whole: Table, judged: NDArray[np.int64], specialized: Array, again: Array, floor: float) -> Array:
     """[judged]: of squares; ``again`` is of all requests. Noise below the floor does not say how it varies between requests."""
-    logs = [np.log(np.maximum(squares, (floor / MULTIPLE) ** 2)) for squares in (specialized, again)]
+    least = 2 * np.log(floor / MULTIPLE)
+    logs = [np.maximum(np.log(np.maximum(squares, np.finfo(float).tiny)), least) for squares in (specialized, again)]
     limit = largest_log(logs[1], ALPHA / 4)
+    if limit.centre == least:
+        limit = replace(limit, spread=max(limit.spread, deviation(logs[0])))
     most = min(limit.value + 2 * np.log(MULTIPLE), 700.0)
     scenes = np.array([whole.names[n][0] for n in judged])
     limits = np.full(len(judged), most)
