@@ -141,7 +141,7 @@ def engine_tests(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    setup(session, "[test,interpreter,build,practice]")
+    setup(session, "[test,interpreter,build,practice,evals]")
     kernel_files(session)
     vllm_sources(session)
     tool(session, "pytest", "-n", "auto", *session.posargs)

@@ -1,0 +1,8 @@
+r"""lm-eval tasks: the benchmarks with Kimi K3's protocol, a YAML file each, and their greedy variants.
+
+    lm_eval --include_path evals/tasks --tasks aime25 --metadata '{"data": "DIR"}' --apply_chat_template \
+        --model local-chat-completions --model_args model=NAME,base_url=URL/v1/chat/completions
+
+An lm-eval document is one item and one repeat of it, with a seed of its own: lm-eval's API models send one seed with every
+request, so that repeats at its own ``repeats`` are copies of each other.
+"""

@@ -1,0 +1,85 @@
+"""What is asked, of every item and repeat: lm-eval's documents.
+
+Fields of a document: ``benchmark``, ``item`` (its name in every record), ``repeat`` from 0, ``seed``, ``messages`` (role and
+content), ``gold``, ``prefix`` (MRCR's random string), ``stratum`` (what results are grouped by) and ``permutation`` (GPQA: which
+option stands at each letter, 0 being the right one). A document holds the data set's text, also GPQA's: it goes to the model
+and into no record.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evals.data import sources
+from evals.data.loading import Loaded, Row, load
+from evals.data.sources import Source
+from evals.grading.gpqa import LETTERS
+from evals.tasks import seeds
+from validate.errors import InputError
+
+Document = dict[str, Any]
+# What is asked for: stepwise and boxed (AIME), a last line with the letter (GPQA), ``####`` (a chat model has to be told).
+AIME_TASK = "Please reason step by step, and put your final answer within \\boxed{}."
+GPQA_TASK = "Think step by step before answering. The last line of your response must be of the form 'Answer: LETTER'."
+GSM8K_TASK = "Reason step by step. End your response with a line of the form '#### N', N being the numeric answer alone."
+
+
+def documents(source: Source, data: str | None, repeats: int) -> list[Document]:
+    """All of them, repeat by repeat, so that an interrupted run has whole repeats."""
+    loaded = load(source, Path(data) if data else None)
+    made = [MAKERS[source.name](row) for row in loaded.rows]
+    items = list(zip(names(loaded), made, strict=True))
+    return [_document(source.name, item, repeat, fields) for repeat in range(repeats) for item, fields in items]
+
+
+def names(loaded: Loaded) -> list[str]:
+    """Of the items: the place in the set; for a secret set the row's digest alone."""
+    if loaded.source.secret:
+        return list(loaded.digests)
+    return [f"{place}" for place in range(len(loaded.rows))]
+
+
+def _document(benchmark: str, item: str, repeat: int, fields: Document) -> Document:
+    document: Document = {"prefix": "", "stratum": "", "permutation": [], **fields}
+    document |= {"benchmark": benchmark, "item": item, "repeat": repeat, "seed": seeds.seed(benchmark, item, repeat)}
+    if options := document.pop("options", None):
+        order = seeds.permutation(benchmark, item, repeat, len(options))
+        lines = "\n".join(f"{letter}) {options[option]}" for letter, option in zip(LETTERS, order, strict=True))
+        question = document.pop("question")
+        document["messages"] = _asked(f"{question}\n\n{lines}\n\n{GPQA_TASK}")
+        document |= {"permutation": order, "gold": LETTERS[order.index(0)]}
+    return document
+
+
+def _asked(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+def _aime(row: Row) -> Document:
+    return {"messages": _asked(f"{row['problem']}\n{AIME_TASK}"), "gold": str(int(row["answer"]))}
+
+
+def _gsm8k(row: Row) -> Document:
+    return {"messages": _asked(f"{row['question']}\n\n{GSM8K_TASK}"), "gold": row["answer"].rpartition("####")[2].strip()}
+
+
+def _gpqa(row: Row) -> Document:
+    """Option texts are given as they are: what has been cleaned out of them has damaged formulas before."""
+    return {"question": row["Question"], "options": [row[column] for column in sources.GPQA.columns[1:]]}
+
+
+def _mrcr(row: Row) -> Document:
+    messages = [{"role": turn["role"], "content": turn["content"]} for turn in json.loads(row["prompt"])]
+    prefix, gold = row["random_string_to_prepend"], row["answer"]
+    if not gold.startswith(prefix):
+        raise InputError("mrcr_openai: an answer does not begin with its random string")
+    return {"messages": messages, "gold": gold, "prefix": prefix, "stratum": f"{row['n_needles']} needles"}
+
+
+MAKERS: dict[str, Callable[[Row], Document]] = {
+    "aime25": _aime,
+    "gsm8k": _gsm8k,
+    "gpqa_diamond": _gpqa,
+    "mrcr_openai": _mrcr,
+}
