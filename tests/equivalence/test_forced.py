@@ -150,6 +150,13 @@ def uneven(seed: int, outlier: float = 1.0) -> Table:
     )
 
 
+def test_of_a_request_that_is_cut_off_the_rms_is_not_judged() -> None:
+    """And where no request is whole yet, there is none to judge."""
+    whole = uneven(0, outlier=20)
+    assert {r.name for r in judge(whole.first(30), 0.045, whole).requests} == {"largest"}
+    assert {r.name for r in judge(whole.first(36), 0.045, whole).requests} == {"largest", "request size"}
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_where_the_default_path_repeats_itself_requests_may_differ_in_noise_among_themselves(seed: int) -> None:
     assert judge(uneven(seed), 0.045).requests == ()

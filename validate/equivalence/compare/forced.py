@@ -296,6 +296,8 @@ def _beyond(table: Table, floor: float, whole: Table) -> tuple[OfRequest, ...]:
     found = []
     for name, least in floors.items():
         judged = present if name == "largest" else present[np.bincount(table.request) == lengths[present]]
+        if not len(judged):
+            continue
         specialized, again = _of_requests(table, name)[judged, 0], _of_requests(whole, name)[:, 1]
         allowed = np.maximum(_limits(whole, judged, specialized, again, floor), least[judged])
         for n in np.flatnonzero(specialized > allowed):
