@@ -246,11 +246,12 @@ def record(
     if name is None:
         raise InputError(f"--arm {arm}: the arms are {', '.join(arm_sets.NAMES)}")
     if commands:
-        typer.echo(servers.render(arms, chosen))
+        typer.echo(servers.render(arms, chosen, keyword))
         return 0
     if dry_run:
         console().print(listing.table(chosen, keyword))
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is recorded is kept, and how to go on is said
     asked = recording.Asked(arms, chosen, name, output, tuple(url or ()), resume, force_from, keyword, plant)
     return recording.record(asked, console())
 
@@ -273,6 +274,7 @@ def equivalence(
     from validate.report.console import console
 
     chosen, out = arm_sets.load(arms), console()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the recordings under way end with it
     if resume is not None:
         if keyword is not None:
             raise InputError(f"-k cannot be given with --resume: {resume} keeps the scenes that it was begun with")

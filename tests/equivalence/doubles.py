@@ -104,13 +104,17 @@ class Double:
 
 @dataclass
 class Faults:
-    """``answer``: (HTTP status, text) for ``times`` completions after the ``spared`` first; ``breaks``: streams cut off."""
+    """``answer``: (HTTP status, text) for ``times`` completions after the ``spared`` first; ``breaks``: streams cut off.
+
+    ``meets``: a completion waits until it is passed, so that servers that share it have all been asked.
+    """
 
     answer: tuple[int, str] | None = None
     times: int = 0
     spared: int = 0
     breaks: int = 0
     silent: float = 0.0
+    meets: threading.Barrier | None = None
     bare: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -153,6 +157,8 @@ def served(faults: Faults | None = None, longest: int = 200) -> Iterator[tuple[s
             if not trouble.take("spared") and trouble.answer and trouble.take("times"):
                 return self.say(json.dumps({"error": {"message": trouble.answer[1]}}), trouble.answer[0])
             time.sleep(trouble.silent)
+            if trouble.meets is not None and len(asked) == 1:
+                trouble.meets.wait()
             self.send_response(200)
             self.end_headers()
             tokens = decoded(body["prompt"], body["max_tokens"])

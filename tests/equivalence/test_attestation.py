@@ -12,6 +12,7 @@ from validate.equivalence.compare.attestation import attested
 from validate.equivalence.compare.comparison import compare
 from validate.equivalence.compare.finite import finite
 from validate.records.arm import StepCount, Steps
+from validate.records.arm_folder import Arm
 from validate.verdict import Verdict
 
 
@@ -59,6 +60,18 @@ def test_what_the_engine_itself_calls_wrong_is_a_failure(sound: Arms, change: di
     assert attested(replace(sound, specialized=replace(sound.specialized, steps=account))).verdict is Verdict.FAIL
 
 
+def test_a_count_of_nans_that_is_missing_is_no_proof(sound: Arms) -> None:
+    def counting(arm: Arm, environment: dict[str, str]) -> Arm:
+        return replace(arm, manifest=arm.manifest.model_copy(update={"environment": environment}), steps=uncounted)
+
+    assert sound.again.steps is not None
+    uncounted = sound.again.steps.model_copy(update={"corrupted": None})
+    asked = attested(replace(sound, again=counting(sound.again, {"VLLM_COMPUTE_NANS_IN_LOGITS": "1"})))
+    assert asked.verdict is Verdict.INVALID
+    assert "count of requests with NaN logits is missing" in asked.findings[0].text
+    assert attested(replace(sound, again=counting(sound.again, {}))).verdict is Verdict.PASS
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_logprob_that_is_no_number_is_named_and_hides_nothing_else(sound: Arms, value: float) -> None:
     arm = edited(
@@ -70,6 +83,6 @@ def test_a_logprob_that_is_no_number_is_named_and_hides_nothing_else(sound: Arms
     assert comparison.verdict is Verdict.FAIL
     (finding,) = finite(replace(sound, specialized=arm)).findings
     assert (finding.scene, finding.request, finding.position) == ("alone", "forced-2", 7)
-    assert "rerun: nox -s equivalence -- -k alone" in finding.line
+    assert comparison.told(finding).endswith("rerun: nox -s equivalence -- toy -k alone")
     assert comparison.forced is not None
     assert comparison.forced.requests_count == 39

@@ -87,8 +87,8 @@ def test_a_fault_is_found_where_it_shows(name: str) -> None:
 
 
 def test_a_failure_names_where_what_and_how_to_see_it_alone() -> None:
-    found = compare(arms(fault=FAULTS["stale_after_preemption"])).findings
-    finding = next(finding for finding in found if "largest" in finding.text)
+    comparison = compare(arms(fault=FAULTS["stale_after_preemption"]))
+    finding = next(finding for finding in comparison.findings if "largest" in finding.text)
     assert (finding.scene, finding.request, finding.position) == ("preempted", "forced-0", 20)
     for part in (
         "FAIL preempted/forced-0, position 20",
@@ -97,7 +97,7 @@ def test_a_failure_names_where_what_and_how_to_see_it_alone() -> None:
         "margin",
         "rerun: nox -s equivalence",
     ):
-        assert part in finding.line
+        assert part in comparison.told(finding)
 
 
 def test_a_prefix_of_a_table_is_the_table_of_a_prefix(sound: Arms) -> None:

@@ -57,7 +57,6 @@ def test_a_token_that_the_other_arm_does_not_name() -> None:
     assert (found.triage, found.margins) == ("defect", (None, 0.0))
     (finding,) = findings([found])
     assert "default token 5 (margin not among its best); specialized token 50 (margin 0)" in finding.line
-    assert finding.line.endswith("rerun: nox -s equivalence -- -k s")
 
 
 @pytest.mark.parametrize("second", [answer(1, 2), answer(1, 2, 3, finish="stop")])

@@ -141,6 +141,7 @@ def manifest(name: str, backend: str, plan: Plan, rounds_to: str = "bfloat16") -
     return ArmManifest.model_validate(
         {
             "name": name,
+            "arm_set": "toy",
             "decode_backend": backend,
             "stand_in": True,
             "engine": {"block_size": BLOCK, "dtype": rounds_to},

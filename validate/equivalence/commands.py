@@ -48,11 +48,12 @@ def on_node(arms: ArmSet, name: Name, node: int) -> list[str]:
     return words(arms.model, given)
 
 
-def render(file: str, arms: ArmSet) -> str:
+def render(file: str, arms: ArmSet, keyword: str | None = None) -> str:
     """All commands, in the order in which a person gives them."""
     launch = arms.launch or Launch()
     variables = " ".join(f"{key}={shlex.quote(value)}" for key, value in (arms.environment | DEVELOPMENT).items())
     lines = [f"# {arms.description}"]
+    chosen = shlex.quote(file) + (f" -k {shlex.quote(keyword)}" if keyword else "")
     if launch.nodes > 1:
         lines.append(
             f"# On every node: export HEAD=the first node's address. {launch.nodes} nodes of {launch.gpus_per_node} GPUs."
@@ -67,7 +68,7 @@ def render(file: str, arms: ArmSet) -> str:
             lines += ["", "# between the two recordings of this backend the server is started anew"]
         for name in names:
             source = " --force-from DEFAULT_RUN" if arms.forced and name != "default" else ""
-            lines.append(f"python -m validate record {file} --arm {name} --url http://{HEAD}:{launch.port}{source}")
+            lines.append(f"python -m validate record {chosen} --arm {name} --url http://{HEAD}:{launch.port}{source}")
     return "\n".join(lines)
 
 

@@ -3,18 +3,12 @@
 from rich.table import Table
 
 from validate.equivalence.arm import ArmSet
-from validate.equivalence.record import chosen
-from validate.equivalence.scenes import Facts
-
-SUPPOSED = 16  # tokens a cache block, which only the engine knows; numbers of requests do not depend on it
+from validate.equivalence.record import chosen, supposed
 
 
 def table(arms: ArmSet, keyword: str | None) -> Table:
     """A row a scene, and the sums."""
-    engine = arms.engine
-    facts = Facts(
-        engine.get("block_size", SUPPOSED), engine["max_num_batched_tokens"], engine["max_model_len"], engine["max_num_seqs"]
-    )
+    facts = supposed(arms)
     scenes = chosen(arms, facts, keyword)
     made = Table("scene", "requests", "tokens", "prompt lengths", "", title=f"{arms.name}: {arms.description}")
     for scene in scenes:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,12 +20,12 @@ from validate.equivalence.scenes import Facts, Scene, build, digest, with_tokens
 from validate.equivalence.server import Server
 from validate.errors import InputError
 from validate.records import arm_folder, folder, provenance
-from validate.records.arm import ArmManifest, Steps, Transcript
+from validate.records.arm import NANS, ArmManifest, Steps, Transcript
 from validate.verdict import Verdict
 
 ATTEMPTS = 3  # at a scene, with a server that comes back each time
+SUPPOSED = 16  # tokens a cache block, which only the engine knows; names of scenes do not depend on it
 WHOLE_FILE = 64 * 2**20  # bytes; of larger files of a model only their ends go into its digest
-NANS = "VLLM_COMPUTE_NANS_IN_LOGITS"
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ class Recording:
 
 def record(asked: Asked, out: Console) -> int:
     """Records an arm, or what of it is left. Exit code 0, or 3 with a line for each thing that a comparison would refuse."""
+    os.environ.update(asked.arms.environment)  # OMP_NUM_THREADS, say: torch, whoever imports it first, reads it then
     earlier = arm_folder.read(asked.resume, mend=True) if asked.resume else None
     if earlier and earlier.manifest.name != asked.name:
         raise InputError(f"cannot resume {asked.resume} as {asked.name}: it records {earlier.manifest.name}")
@@ -134,7 +136,6 @@ def plantable(asked: Asked) -> None:
     """InputError where the fault that is asked for cannot be planted."""
     if asked.plant is None:
         return
-    os.environ.update(asked.arms.environment)  # OMP_NUM_THREADS, say: torch, which is imported next, reads it then
     from validate.faults import engine
 
     engine.find(asked.plant)
@@ -142,6 +143,12 @@ def plantable(asked: Asked) -> None:
         raise InputError(f"--plant {asked.plant}: faults are planted in the specialized arm, not in {asked.name}")
     if not asked.arms.stand_in or asked.urls:
         raise InputError(f"--plant {asked.plant}: faults are planted in the stand-in, in process")
+
+
+def supposed(arms: ArmSet) -> Facts:
+    """What is known without an engine: enough for the names of scenes and the numbers of their requests."""
+    block, given = arms.engine.get("block_size", SUPPOSED), arms.engine
+    return Facts(block, given["max_num_batched_tokens"], given["max_model_len"], given["max_num_seqs"])
 
 
 def chosen(arms: ArmSet, facts: Facts, keyword: str | None) -> list[Scene]:
@@ -158,10 +165,16 @@ def chosen(arms: ArmSet, facts: Facts, keyword: str | None) -> list[Scene]:
 
 
 def forced_source(asked: Asked) -> dict[str, Transcript]:
-    """The greedy record whose tokens are forced: what ``force_from`` holds, by scene and request."""
+    """The greedy record whose tokens are forced: what ``force_from`` holds, by scene and request.
+
+    InputError, before an engine is started, where a scene that is selected needs it and there is none.
+    """
+    scenes = chosen(asked.arms, supposed(asked.arms), asked.keyword)
     if asked.force_from is None:
-        if asked.arms.forced and asked.name != "default":
-            raise InputError(f"the arm {asked.name} decodes what the default arm decoded: name its record with --force-from")
+        forced = [scene.name for scene in scenes if scene.of is not None]
+        if forced and asked.name != "default":
+            why = f"in the scene {forced[0]} the arm {asked.name} decodes what the default arm decoded"
+            raise InputError(f"{why}: name its record with --force-from")
         return {}
     there = arm_folder.read(asked.force_from, mend=True)
     if there.manifest.name != "default":
@@ -227,7 +240,7 @@ def _recording(asked: Asked, facts: Facts, engine: Engine, earlier: arm_folder.A
     composed = {scene.name for scene in scenes if scene.composed}
     done = [one for one in earlier.transcripts if one.scene not in composed or one.scene in complete]
     arm_folder.keep(earlier.folder, done)
-    out.print(f"resuming {earlier.folder}: {len(done)} of {manifest.planned} requests are recorded")
+    out.print(f"resuming {earlier.folder}: {len(done)} of {manifest.planned} requests are recorded", soft_wrap=True)
     return _begun(earlier.folder, asked.name, prompts, scenes, done, earlier.steps)
 
 
@@ -241,14 +254,13 @@ def _begun(
 
 
 def _recorded(asked: Asked, current: Recording, engines: Sequence[Engine], source: dict[str, Transcript], out: Console) -> int:
-    plant = f" --plant {asked.plant}" if asked.plant else ""
-    again = f"python -m validate record {asked.file} --arm {asked.name}{plant} --resume {current.folder}"
-    out.print(f"recording {asked.name} of {asked.arms.name} in {current.folder}")
+    again = _again(asked, current.folder)
+    out.print(f"recording {asked.name} of {asked.arms.name} in {current.folder}", soft_wrap=True)
     try:
         with _progress(current, out):
             _play_all(asked, current, engines, source)
     except KeyboardInterrupt:
-        out.print(f"interrupted; {len(current.done)} requests are kept; go on with: {again}")
+        out.print(f"interrupted; {len(current.done)} requests are kept, go on with: {again}", markup=False, soft_wrap=True)
         raise
     except (Lost, InputError) as error:
         raise InputError(f"{error}; {len(current.done)} requests are kept, go on with: {again}") from error
@@ -265,6 +277,14 @@ def _recorded(asked: Asked, current: Recording, engines: Sequence[Engine], sourc
         f"{len(current.done)} requests recorded; {specialized} of {total} decode steps of decode_only scenes ran specialized"
     )
     return Verdict.INVALID.exit_code if found else 0
+
+
+def _again(asked: Asked, there: Path) -> str:
+    """The command that goes on with a recording."""
+    command = ["python", "-m", "validate", "record", asked.file, "--arm", asked.name]
+    given = [("-k", asked.keyword), ("--plant", asked.plant), ("--force-from", asked.force_from)]
+    given += [*(("--url", url) for url in asked.urls), ("--resume", there)]
+    return shlex.join(command + [str(word) for option, value in given if value is not None for word in (option, value)])
 
 
 def _play_all(asked: Asked, current: Recording, engines: Sequence[Engine], source: dict[str, Transcript]) -> None:
@@ -349,6 +369,7 @@ def _manifest(asked: Asked, facts: Facts, scenes: list[Scene], engine: Engine) -
     commit, dirty = provenance.commit()
     return ArmManifest(
         name=asked.name,
+        arm_set=asked.file,
         decode_backend=BACKENDS[asked.name],
         stand_in=arms.stand_in,
         engine=arms.engine | {"model": arms.model, "block_size": facts.block},

@@ -5,49 +5,56 @@ standard error goes to ``<arm>.log`` there. A run that is interrupted is resumed
 """
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from validate.equivalence.arm import NAMES, ArmSet, Name
-from validate.equivalence.compare import session
+from validate.equivalence.compare import comparability, session
 from validate.errors import InputError
 from validate.records import arm_folder, folder
 from validate.records.arm import ArmManifest
+from validate.records.model import Record
 
 GOLDEN = Path("golden") / "transcripts"
-LOGGED = 300  # characters of a log's last line that are shown
+DEFAULTS: tuple[Name, Name] = ("default", "default-again")
+BEGUN = "begun.json"
+COMMAND = (sys.executable, "-m", "validate", "record")
+LOGGED = 300  # characters of a log's line that are shown
+
+
+class Begun(Record):
+    """``begun.json``: what a run was begun with, and is resumed with. ``arm_set`` is as it was named."""
+
+    arm_set: str
+    keyword: str | None
+    golden: bool
 
 
 @dataclass(frozen=True)
 class Whole:
-    """One run. ``file``: the arm set as it was named; ``there``: all arms' folder; ``golden``: that of the default arms."""
+    """One run. ``there``: all arms' folder; ``golden``: that of the default arms, where they are not recorded."""
 
-    file: str
+    begun: Begun
     arms: ArmSet
     there: Path
-    keyword: str | None
     golden: Path | None
     out: Console
 
     def run(self) -> int:
         """Records what is not recorded yet, then compares. Exit code as of the verdict, 3 where an arm cannot be recorded."""
-        again = f"python -m validate equivalence {self.file} --resume {self.there}"
+        again = shlex.join(["python", "-m", "validate", "equivalence", self.begun.arm_set, "--resume", str(self.there)])
         try:
-            if self.golden is None:
-                self._record(("default",))
-                # Engines on GPUs have all of them, so that they wait for each other.
-                both: tuple[Name, ...] = ("default-again", "specialized")
-                for group in (both,) if self.arms.stand_in else ((both[0],), (both[1],)):
-                    self._record(group)
-            else:
-                self._record(("specialized",))
+            for names in self._order():
+                self._record(names)
         except KeyboardInterrupt:
-            self.out.print(f"interrupted; go on with: {again}", markup=False)
+            self.out.print(f"interrupted; what is recorded is kept, go on with: {again}", markup=False, soft_wrap=True)
             raise
         except InputError as error:
             raise InputError(f"{error}; go on with: {again}") from error
@@ -55,104 +62,186 @@ class Whole:
         folders = of["default"], of["default-again"], of["specialized"]
         return session.run(folders, None, self.there, self.out, golden=self.golden is not None)
 
+    def _order(self) -> tuple[tuple[Name, ...], ...]:
+        """The arms that are recorded; those that are together run side by side."""
+        if self.golden is not None:
+            return (("specialized",),)
+        # Engines on GPUs have all of them, so that they wait for each other.
+        others: tuple[tuple[Name, ...], ...] = (("default-again",), ("specialized",))
+        return (("default",), ("default-again", "specialized")) if self.arms.stand_in else (("default",), *others)
+
     def _of(self, name: Name) -> Path:
-        found = self._recorded(name, self.golden if self.golden and name != "specialized" else self.there)
+        found = _recorded(name, self.golden if self.golden and name in DEFAULTS else self.there)
         assert found is not None
         return found
 
-    def _recorded(self, name: Name, parent: Path) -> Path | None:
-        """The folder in which an arm is recorded, if it is."""
-        for manifest in sorted(parent.glob("*/manifest.json")):
-            if arm_folder.manifest(manifest.parent).name == name:
-                return manifest.parent
-        return None
-
     def _record(self, names: tuple[Name, ...]) -> None:
-        """Records the arms side by side. InputError with the last line that a recording said before it failed."""
-        asked = [(name, command) for name in names if (command := self._command(name))]
-        failed: list[str] = []
-        threads = [threading.Thread(target=self._follow, args=(name, command, failed)) for name, command in asked]
-        for thread in threads:
-            thread.start()
-        try:
-            for thread in threads:
-                thread.join()
-        except KeyboardInterrupt:  # the terminal has told the recordings, too: they keep what they have
-            for thread in threads:
-                thread.join()
-            raise
+        """Records the arms side by side. InputError, after all have ended, with what a recording said before it failed."""
+        asked = {name: command for name in names if (command := self._command(name))}
+        if not asked:
+            return
+        with ThreadPoolExecutor(len(asked)) as pool:
+            started: list[subprocess.Popen[str]] = []
+            try:
+                said = []
+                for name, command in asked.items():
+                    log = self.there / f"{name}.log"
+                    before = log.stat().st_size if log.exists() else 0
+                    started.append(self._start(command, log))
+                    said.append(pool.submit(self._follow, name, started[-1], log, before))
+                failed = [line for one in said if (line := one.result())]
+            except BaseException:  # Ctrl-C, say: they keep what they have, and the pool waits for them
+                for process in started:
+                    process.terminate()
+                raise
         if failed:
             raise InputError("; ".join(failed))
 
     def _command(self, name: Name) -> list[str] | None:
         """What records the rest of an arm; None if nothing is left."""
-        command = [sys.executable, "-m", "validate", "record", self.file, "--arm", name]
-        there = self._recorded(name, self.there)
+        command = [*COMMAND, self.begun.arm_set, "--arm", name]
+        there = _recorded(name, self.there)
         if there is not None:
-            manifest = arm_folder.manifest(there)
-            if manifest.end is not None:
+            if arm_folder.manifest(there).end is not None:
                 return None
             command += ["--resume", str(there)]
         else:
             command += ["--output", str(self.there)]
-        if self.keyword is not None:
-            command += ["-k", self.keyword]
+        if self.begun.keyword is not None:
+            command += ["-k", self.begun.keyword]
         return command if name == "default" else [*command, "--force-from", str(self._of("default"))]
 
-    def _follow(self, name: Name, command: list[str], failed: list[str]) -> None:
-        log = self.there / f"{name}.log"
+    def _start(self, command: list[str], log: Path) -> subprocess.Popen[str]:
         environment = {**os.environ, **self.arms.environment}
-        with log.open("ab") as errors:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
-            assert process.stdout is not None
-            for line in process.stdout:
+        try:
+            with log.open("ab") as errors:
+                # Not of the terminal's group: Ctrl-C there reaches this process, which tells them once.
+                return subprocess.Popen(
+                    command,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    text=True,
+                    errors="replace",
+                    env=environment,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise folder.unwritable(log, error) from error
+
+    def _follow(self, name: Name, process: subprocess.Popen[str], log: Path, before: int) -> str | None:
+        """Why an arm is not recorded to its end, from what the log says behind its first ``before`` bytes.
+
+        None where it is. Whether it proves anything the comparison says: of one that does not, the exit code is 3, too.
+        """
+        with process:
+            for line in process.stdout or ():
                 self.out.print(f"{name}: {line.rstrip()}", markup=False, highlight=False, soft_wrap=True)
-        if process.wait():
-            said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            reason = said[-1].removeprefix("error: ")[:LOGGED] if said else "it said nothing"
-            failed.append(f"{name} was not recorded, exit code {process.returncode}: {reason} (all of it: {log})")
+        code = process.returncode
+        there = _recorded(name, self.there)
+        if there is not None and arm_folder.manifest(there).end is not None:
+            return None
+        said = log.read_bytes()[before:].decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        last = next((line for line in reversed(said) if line.startswith("error: ")), said[-1])
+        reason = last.removeprefix("error: ").partition(", go on with: ")[0][:LOGGED]
+        return f"{name} was not recorded, exit code {code}: {reason} (all of it: {log})"
 
 
 def begin(output: Path, file: str, arms: ArmSet, keyword: str | None, golden: bool, out: Console) -> Whole:
-    """A new run. InputError if golden records are wanted and there are none."""
-    if golden and not GOLDEN.is_dir():
-        raise InputError(f"there is no {GOLDEN}: run in the project's folder, after python -m validate bless RUN")
+    """A new run. InputError if golden records are wanted and there are none of this arm set."""
+    if golden and keyword is not None:
+        raise InputError(f"-k cannot be given with --golden: all requests of {GOLDEN} are compared")
+    begun, kept = Begun(arm_set=file, keyword=keyword, golden=golden), _golden(arms) if golden else None
     there = folder.create(output, f"{arms.name}-equivalence")
-    folder.write(there, "keyword.txt", keyword or "")
-    return Whole(file, arms, there, keyword, GOLDEN if golden else None, out)
+    folder.write(there, BEGUN, begun.model_dump_json(indent=2) + "\n")
+    return Whole(begun, arms, there, kept, out)
 
 
 def resume(there: Path, file: str, arms: ArmSet, golden: bool, out: Console) -> Whole:
-    """A run that was interrupted. InputError if the folder is none of this arm set."""
-    if not (there / "keyword.txt").is_file() or f"-{arms.name}-equivalence" not in there.name:
-        raise InputError(f"cannot resume {there}: it holds no arms of {arms.name}")
-    return Whole(file, arms, there, folder.text(there / "keyword.txt") or None, GOLDEN if golden else None, out)
+    """A run that was interrupted. InputError if the folder is none of this arm set, or was begun without golden records."""
+    if not (there / BEGUN).is_file():
+        raise InputError(f"cannot resume {there}: it holds no run of equivalence")
+    begun = folder.parse(Begun, folder.text(there / BEGUN), f"{there / BEGUN}")
+    if begun.arm_set != file:
+        raise InputError(f"cannot resume {there} with the arms of {file}: it was begun with {begun.arm_set}")
+    if golden and not begun.golden:
+        raise InputError(f"cannot resume {there} with --golden: it was begun without")
+    return Whole(begun, arms, there, _golden(arms) if begun.golden else None, out)
 
 
 def bless(run: Path, out: Console) -> int:
-    """Makes the default arms of a run the golden ones, and says what that changes. InputError if they are not complete."""
-    new = {name: _only(run, name) for name in ("default", "default-again")}
-    for name, there in new.items():
-        if arm_folder.manifest(there).end is None:
-            raise InputError(f"{there}: the recording of {name} has no end; resume it")
-    for name, there in new.items():
-        arm = arm_folder.read(there)
-        kept = GOLDEN / name
-        if kept.is_dir():
-            before = arm_folder.read(kept)
-            out.print(f"{name}: {_changed(before, arm)}", markup=False, soft_wrap=True)
-        else:
-            out.print(f"{name}: new, {len(arm.transcripts)} requests", markup=False)
-        kept.mkdir(parents=True, exist_ok=True)
-        arm_folder.write_manifest(kept, arm.manifest)
-        arm_folder.keep(kept, arm.transcripts)
-        if arm.steps is not None:
-            arm_folder.write_steps(kept, arm.steps)
+    """Makes the default arms of a run the golden ones, and says what that changes. InputError if they are not complete.
+
+    Both are replaced or none: a folder with both takes the place of the old one.
+    """
+    new = {name: arm_folder.read(_only(run, name)) for name in DEFAULTS}
+    for name, arm in new.items():
+        if arm.manifest.end is None:
+            raise InputError(f"{arm.folder}: the recording of {name} has no end; resume it")
+        answered = sum(one.error is None for one in arm.transcripts)
+        if answered != arm.manifest.planned:
+            raise InputError(f"{arm.folder}: {answered} of {arm.manifest.planned} requests are recorded; record {name} anew")
+    default, again = (arm.manifest for arm in new.values())
+    for line in comparability.differences(default, again):
+        raise InputError(f"{run}: its default arms are of different engines: {line}")
+    changes = {
+        name: _changed(arm_folder.read(GOLDEN / name), arm)
+        if (GOLDEN / name).is_dir()
+        else f"new, {len(arm.transcripts)} requests"
+        for name, arm in new.items()
+    }
+    _replace(list(new.values()))
+    for name, change in changes.items():
+        out.print(f"{name}: {change}", markup=False, soft_wrap=True)
     return 0
 
 
-def _only(run: Path, name: str) -> Path:
-    found = [path.parent for path in sorted(run.glob("*/manifest.json")) if arm_folder.manifest(path.parent).name == name]
+def _replace(arms: list[arm_folder.Arm]) -> None:
+    part, old = GOLDEN.with_name(f"{GOLDEN.name}.part"), GOLDEN.with_name(f"{GOLDEN.name}.old")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        if GOLDEN.is_dir():  # with what else it holds
+            shutil.copytree(GOLDEN, part, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*DEFAULTS))
+        for arm in arms:
+            kept = part / arm.manifest.name
+            kept.mkdir()
+            arm_folder.write_manifest(kept, arm.manifest)
+            arm_folder.keep(kept, arm.transcripts)
+            if arm.steps is not None:
+                arm_folder.write_steps(kept, arm.steps)
+        shutil.rmtree(old, ignore_errors=True)
+        if GOLDEN.is_dir():
+            GOLDEN.rename(old)
+        part.rename(GOLDEN)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise folder.unwritable(GOLDEN, error) from error
+
+
+def _recorded(name: Name, parent: Path) -> Path | None:
+    """The folder in which an arm is recorded, if it is."""
+    return next(iter(_all(name, parent)), None)
+
+
+def _all(name: Name, parent: Path) -> list[Path]:
+    found = [path.parent for path in sorted(parent.glob(f"*/{folder.MANIFEST}"))]
+    return [there for there in found if arm_folder.manifest(there).name == name]
+
+
+def _golden(arms: ArmSet) -> Path:
+    """The folder of the golden arms. InputError where one lacks, or is of another arm set."""
+    for name in DEFAULTS:
+        there = _recorded(name, GOLDEN)
+        if there is None:
+            raise InputError(f"{GOLDEN} holds no arm {name}: run in the project's folder, after python -m validate bless RUN")
+        of = arm_folder.manifest(there).arm_set
+        if Path(of).stem != arms.name:
+            raise InputError(f"{GOLDEN} holds the arms of {of}, not of {arms.name}")
+    return GOLDEN
+
+
+def _only(run: Path, name: Name) -> Path:
+    found = _all(name, run)
     if len(found) != 1:
         raise InputError(f"{run} holds {len(found)} recordings of the arm {name}, and one is wanted")
     return found[0]

@@ -11,6 +11,7 @@ from validate.records.model import SCHEMA_VERSION, Machine, Record
 
 Kind = Literal["greedy", "forced", "sampled"]
 SPECIALIZED = "latency_specialized"  # the decode_backend of the specialized path
+NANS = "VLLM_COMPUTE_NANS_IN_LOGITS"  # the variable by which the engine counts requests with NaN logits
 DECODING = ("decode", "verify")  # the kinds of steps that it may serve
 
 
@@ -91,14 +92,16 @@ class Steps(Record):
 class ArmManifest(Record):
     """Which engine it was. Two arms may be compared if they differ in ``name`` and ``decode_backend`` alone.
 
-    ``engine``: its arguments without ``decode_backend``. ``model`` and ``plan``: digests of the model's files and of the scenes.
-    ``environment``: the VLLM_* variables that were set. Times are UTC, ISO 8601. In the scenes ``decode_only`` at least the share
-    ``minimum`` of the decode and verify steps must have run specialized, where that is what the arm asks for. ``rounds_to``: the
-    coarsest dtype to which both paths round between stages; ``layers`` and ``attn_res_block``: the model's.
+    ``arm_set``: as it was named. ``engine``: its arguments without ``decode_backend``. ``model`` and ``plan``: digests of the
+    model's files and of the scenes. ``environment``: the VLLM_* variables that were set. Times are UTC, ISO 8601. In the scenes
+    ``decode_only`` at least the share ``minimum`` of the decode and verify steps must have run specialized, where that is what
+    the arm asks for. ``rounds_to``: the coarsest dtype to which both paths round between stages; ``layers`` and
+    ``attn_res_block``: the model's.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     name: str
+    arm_set: str
     decode_backend: str
     stand_in: bool
     engine: dict[str, Any]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from validate.equivalence.compare.arms import Arms
 from validate.equivalence.compare.finding import Check, Finding, check
-from validate.records.arm import StepCount
+from validate.records.arm import NANS, StepCount
 from validate.records.arm_folder import Arm
 from validate.records.model import Record
 from validate.verdict import Verdict
@@ -72,6 +72,8 @@ def _of_default(arm: Arm) -> Iterator[Finding]:
 def _sound(arm: Arm) -> Iterator[Finding]:
     if arm.steps is None:
         return
+    if arm.steps.corrupted is None and arm.manifest.environment.get(NANS, "0") != "0":
+        yield _invalid(f"{arm.manifest.name}: the engine's count of requests with NaN logits is missing")
     if arm.steps.corrupted:
         text = f"{arm.manifest.name}: the engine counts {arm.steps.corrupted} requests with NaN logits"
         yield Finding(verdict=Verdict.FAIL, text=text)

@@ -11,7 +11,7 @@ from validate.verdict import Verdict
 
 # What may differ; a planted arm is named as such in every report. Servers have their own addresses: whether there is one must
 # agree.
-MAY_DIFFER = {"name", "decode_backend", "start", "end", "planted", "served", "machine"}
+MAY_DIFFER = {"name", "arm_set", "decode_backend", "start", "end", "planted", "served", "machine"}
 # Against golden records, in which an older vLLM or suite ran on another machine of the kind: what is judged then is all of it.
 OF_ANOTHER_TIME = {"versions", "source", "commit", "dirty", "machine.system", "machine.cpu", "machine.cores", "machine.gpus"}
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from validate.equivalence.compare import allowance, attestation, common_practice, comparability, drafts
+from validate.equivalence.compare import allowance, attestation, common_practice, comparability, drafts, rerun
 from validate.equivalence.compare.arms import Arms, Pair
 from validate.equivalence.compare.finding import Check, Finding, check
 from validate.equivalence.compare.finite import finite
@@ -61,6 +61,12 @@ class Comparison(Record):
     def planted(self) -> list[ArmManifest]:
         """The arms with a planted fault: the comparison then tests the suite and says nothing of the paths."""
         return [arm for arm in self.arms if arm.planted]
+
+    def told(self, finding: Finding) -> str:
+        """A finding for a person; of a request with the command that runs its scene again, but for planted faults."""
+        if finding.scene is None or finding.request is None or self.planted:
+            return finding.line
+        return f"{finding.line}\n  rerun: {rerun.command(self.arms[2], finding.scene)}"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """What a check of a comparison says."""
 
-import shlex
 from collections.abc import Iterable
 
 from validate.records.arm import Transcript
@@ -25,7 +24,7 @@ class Finding(Record):
 
     @property
     def line(self) -> str:
-        """All of it for a person, with the command that runs its scene again."""
+        """All of it for a person."""
         where = f"{self.scene}/{self.request}" if self.request is not None else self.scene or ""
         parts = [where, "" if self.position is None else f"position {self.position}"]
         at = ", ".join(part for part in parts if part)
@@ -33,7 +32,7 @@ class Finding(Record):
         if self.tokens is not None:
             for arm, token, margin in zip(("default", "specialized"), self.tokens, self.margins or (None, None), strict=True):
                 said += f"; {arm} token {token} (margin {_margin(margin)})"
-        return said + (f"\n  rerun: {rerun(where)}" if self.request is not None else "")
+        return said
 
 
 class Check(Record):
@@ -54,11 +53,6 @@ def check(name: str, detail: str, findings: Iterable[Finding]) -> Check:
 def at(transcript: Transcript, verdict: Verdict, text: str, position: int | None = None) -> Finding:
     """A finding in one request."""
     return Finding(verdict=verdict, text=text, scene=transcript.scene, request=transcript.request, position=position)
-
-
-def rerun(key: str) -> str:
-    """The command that records the request's scene anew in all arms and compares them."""
-    return f"nox -s equivalence -- -k {shlex.quote(key.split('/')[0].removeprefix('forced-'))}"
 
 
 def _margin(margin: float | None) -> str:

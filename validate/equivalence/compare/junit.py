@@ -26,6 +26,6 @@ def render(comparison: Comparison) -> str:
             kind = "failure" if check.verdict is Verdict.FAIL else "error"
             first = check.findings[0].text if check.findings else check.detail
             entry = ET.SubElement(test, kind, type=str(check.verdict), message=clean(first))
-            entry.text = clean("\n".join(finding.line for finding in check.findings))
+            entry.text = clean("\n".join(map(comparison.told, check.findings)))
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"

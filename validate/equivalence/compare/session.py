@@ -39,6 +39,6 @@ def show(comparison: Comparison, out: Console) -> None:
         out.print(f"planted in {arm.name}: {arm.planted}", markup=False)
     found = comparison.findings
     for finding in found[:SHOWN]:
-        out.print(finding.line, markup=False)
+        out.print(comparison.told(finding), markup=False, soft_wrap=True)
     if len(found) > SHOWN:
         out.print(f"{len(found) - SHOWN} more are in comparison.json", markup=False)

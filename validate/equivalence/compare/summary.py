@@ -17,7 +17,7 @@ def render(comparison: Comparison) -> str:
     found = comparison.findings
     if found:
         parts.append(f"## Not passed: {len(found)}")
-        parts += [f"```text\n{finding.line}\n```" for finding in found[:SHOWN]]
+        parts += [f"```text\n{comparison.told(finding)}\n```" for finding in found[:SHOWN]]
         if len(found) > SHOWN:
             parts.append(f"{len(found) - SHOWN} more are in comparison.json.")
     if comparison.forced is not None:
