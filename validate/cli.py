@@ -260,26 +260,30 @@ def record(
 def equivalence(
     arms: Annotated[str, typer.Argument(help="an arm set's name, or a .toml file")] = "cpu-bf16",
     keyword: Annotated[
-        str | None, typer.Option("-k", help="parts of scenes' names, joined by and, or, not; or a whole name")
+        str | None, typer.Option("-k", help="parts of scenes' names (of faults' names with --faults), joined by and, or, not")
     ] = None,
     golden: Annotated[
         bool, typer.Option("--golden", help="record the specialized arm only: the others are golden/transcripts")
     ] = False,
+    faults: Annotated[
+        bool, typer.Option("--faults", help="plant every fault of a whole engine in turn, and say which check finds it")
+    ] = False,
     output: Output = Path("runs"),
     resume: Annotated[Path | None, typer.Option(help="continue an interrupted run")] = None,
 ) -> int:
-    """Records all arms of a set with engines in process, and compares them."""
+    """Records all arms of a set with engines in process, and compares them. Exit code 1 if a planted fault is missed."""
     from validate.equivalence import arm as arm_sets
     from validate.equivalence import whole
     from validate.report.console import console
 
     chosen, out = arm_sets.load(arms), console()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the recordings under way end with it
+    begun = whole.Begun(arm_set=arms, keyword=keyword, golden=golden, faults=faults)
     if resume is not None:
         if keyword is not None:
-            raise InputError(f"-k cannot be given with --resume: {resume} keeps the scenes that it was begun with")
-        return whole.resume(resume, arms, chosen, golden, out).run()
-    return whole.begin(output, arms, chosen, keyword, golden, out).run()
+            raise InputError(f"-k cannot be given with --resume: {resume} keeps what it was begun with")
+        return whole.resume(resume, begun, chosen, out).run()
+    return whole.begin(output, begun, chosen, out).run()
 
 
 @app.command()
@@ -289,24 +293,6 @@ def bless(run: Annotated[Path, typer.Argument(help="folder of an equivalence run
     from validate.report.console import console
 
     return whole.bless(run, console())
-
-
-@app.command()
-def detect(
-    arms: Annotated[str, typer.Argument(help="an arm set of the stand-in")],
-    default: Annotated[Path, typer.Option(help="record of the default arm")],
-    again: Annotated[Path, typer.Option(help="record of the arm default-again")],
-    keyword: Annotated[str | None, typer.Option("-k", help="parts of faults' names, joined by and, or, not")] = None,
-    output: Output = Path("runs"),
-    resume: Annotated[Path | None, typer.Option(help="folder of a matrix that was interrupted")] = None,
-) -> int:
-    """Plants every fault of a whole engine in turn and says which check finds it. Exit code 1 if one is missed."""
-    from validate.equivalence import arm, detection
-    from validate.report.console import console
-
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the recordings under way end with it
-    asked = detection.Asked(arms, arm.load(arms), default, again, keyword, output, resume)
-    return detection.detect(asked, console())
 
 
 def main() -> None:

@@ -36,6 +36,7 @@ def record(asked: argparse.Namespace, prepared: Path) -> int:
     trouble = prepared / f"{asked.arm}.trouble"
     what = trouble.read_text() if trouble.exists() else ""
     if what == "meets":
+        (prepared / f"{asked.arm}.met").touch()  # it stays: the other may look when this one has ended
         wait_for(lambda: len(beside(asked.arm, prepared)) > 0)
     with (prepared / "calls").open("a") as calls:
         given = {name: value for name, value in vars(asked).items() if value is not None and name not in ("arm", "output")}
@@ -66,7 +67,7 @@ def record(asked: argparse.Namespace, prepared: Path) -> int:
 
 
 def beside(arm: str, prepared: Path) -> list[str]:
-    return sorted(path.stem for path in prepared.glob("*.running") if path.stem != arm)
+    return sorted({path.stem for kind in ("running", "met") for path in prepared.glob(f"*.{kind}")} - {arm})
 
 
 def wait_for(holds: Callable[[], bool]) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +117,9 @@ def test_a_matrix_is_resumed_and_says_what_was_not_recorded(
     recorded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     default, again = recorded("default", "a"), recorded("default-again", "b", force_from=next((tmp_path / "a").iterdir()))
-    asked = detection.Asked("test.toml", ARMS, default, again, "router-bias-ignored or nan-in", tmp_path / "out")
+    there = tmp_path / "out"
+    there.mkdir()
+    asked = detection.Asked("test.toml", ARMS, default, again, there, "router-bias-ignored or nan-in")
     begun: list[str] = []
 
     def faulty(asked: detection.Asked, there: Path, name: str, running: Any) -> str | None:
@@ -135,10 +136,9 @@ def test_a_matrix_is_resumed_and_says_what_was_not_recorded(
 
     monkeypatch.setattr(detection, "_record", faulty)
     monkeypatch.setattr(detection, "cores", lambda: 1)
-    with pytest.raises(InputError, match=r"nan-in-one-request: error: the machine is on fire \(1 of 3 .* go on with --resume"):
+    with pytest.raises(InputError, match=r"nan-in-one-request: error: the machine is on fire \(1 of 3 were not recorded"):
         detection.detect(asked, console())
-    there = next((tmp_path / "out").iterdir())
-    assert detection.detect(replace(asked, resume=there), console()) == 0
+    assert detection.detect(asked, console()) == 0
     assert sorted(begun) == ["nan-in-one-request", "nan-in-one-request", "router-bias-ignored", "sound"]
     made = json.loads((there / "detection.json").read_text())
     assert [(one["name"], one["first"]) for one in made["faults"]] == [
@@ -186,13 +186,8 @@ def test_one_fault_in_vllms_own_engine(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr[-3000:]
         return done.stdout
 
-    small, folders = str(tmp_path / "small.toml"), list[str]()
-    for name in ("default", "default-again"):
-        source = ["--force-from", folders[0]] if folders else []
-        ran("record", small, "--arm", name, "--output", str(tmp_path / name), *source)
-        folders.append(str(next((tmp_path / name).iterdir())))
-    given = ("--default", folders[0], "--again", folders[1], "--output", str(tmp_path / "out"))
-    said = ran("detect", small, *given, "-k", "router-bias-ignored")
+    small, out = str(tmp_path / "small.toml"), ("--output", str(tmp_path / "out"))
+    said = ran("equivalence", small, "--faults", *out, "-k", "router-bias-ignored")
     assert "1 of 1 planted faults found" in said
     made = json.loads(next((tmp_path / "out").glob("*/detection.json")).read_text())
     planted = arm_folder.read(next((tmp_path / "out").glob("*/router-bias-ignored/*/manifest.json")).parent)

@@ -16,7 +16,8 @@ from tests.equivalence.doubles import arm_set
 from tests.equivalence.faults import FAULTS
 from tests.equivalence.toy import Arms, Plan, arms, steps
 from tests.support import ROOT
-from validate.equivalence import whole
+from validate.equivalence import detection, whole
+from validate.equivalence.whole import Begun
 from validate.errors import InputError
 from validate.records import arm_folder
 from validate.records.arm_folder import Arm
@@ -38,7 +39,7 @@ scenes = [{ kind = "alone", name = "alone", lengths = [3] }]
 COMMAND = """
 import sys
 from validate import cli
-from validate.equivalence import whole
+from validate.equivalence import detection, whole
 whole.COMMAND = tuple(sys.argv.pop(1).split())
 cli.main()
 """
@@ -66,10 +67,10 @@ class Stage:
 
     def begin(self, keyword: str | None = None, golden: bool = False, **fields: Any) -> whole.Whole:
         arms = self.arms.model_copy(update=fields)
-        return whole.begin(Path("runs"), "toy.toml", arms, keyword, golden, console())
+        return whole.begin(Path("runs"), Begun(arm_set="toy.toml", keyword=keyword, golden=golden), arms, console())
 
     def resume(self, there: Path) -> whole.Whole:
-        return whole.resume(there, "toy.toml", self.arms, False, console())
+        return whole.resume(there, Begun(arm_set="toy.toml"), self.arms, console())
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """``python -m validate`` with the recorder."""
@@ -136,6 +137,32 @@ def test_the_default_arm_is_first_and_the_others_run_side_by_side(stage: Stage) 
     default = str(next(run.there.glob("*-toy-default")))
     given = {"arm_set": "toy.toml", "force_from": default}
     assert sorted(others) == [["default-again", given, ["specialized"]], ["specialized", given, ["default-again"]]]
+
+
+def test_faults_are_looked_for_beside_default_arms_of_the_same_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[detection.Asked] = []
+    monkeypatch.setattr(detection, "detect", lambda given, out: asked.append(given) or 1)
+    run = whole.begin(Path("runs"), Begun(arm_set="toy.toml", keyword="error-grows", faults=True), stage.arms, console())
+    assert run.run() == 1
+    assert whole.resume(run.there, Begun(arm_set="toy.toml"), stage.arms, console()).run() == 1  # nothing is recorded again
+    default, again = (next(run.there.glob(f"*-toy-{name}")) for name in ("default", "default-again"))
+    chosen = {"arm_set": "toy.toml", "k": detection.SCENES}
+    assert stage.calls() == [["default", chosen, []], ["default-again", {**chosen, "force_from": str(default)}, []]]
+    assert asked == [detection.Asked("toy.toml", stage.arms, default, again, run.there, "error-grows")] * 2
+
+
+def test_faults_that_cannot_be_looked_for_are_refused_before_anything_is_recorded(stage: Stage) -> None:
+    for begun, of, said in (
+        (Begun(arm_set="a", faults=True, golden=True), stage.arms, "--golden cannot be given with --faults"),
+        (Begun(arm_set="a", faults=True, keyword="none"), stage.arms, "-k 'none' selects none of the faults"),
+        (Begun(arm_set="a", faults=True), stage.arms.model_copy(update={"stand_in": False}), "no arm set of the stand-in"),
+    ):
+        with pytest.raises(InputError, match=said):
+            whole.begin(Path("runs"), begun, of, console())
+    assert not Path("runs").exists()
+    run = stage.begin()
+    with pytest.raises(InputError, match="with --faults: it was begun without"):
+        whole.resume(run.there, Begun(arm_set="toy.toml", faults=True), stage.arms, console())
 
 
 def test_on_gpus_they_wait_for_each_other(stage: Stage) -> None:
@@ -209,9 +236,9 @@ def test_of_an_arm_that_proves_nothing_the_comparison_says_so(stage: Stage, soun
 def test_what_was_not_begun_so_is_not_resumed(stage: Stage) -> None:
     run = stage.begin()
     with pytest.raises(InputError, match=r"with the arms of other\.toml: it was begun with toy\.toml"):
-        whole.resume(run.there, "other.toml", stage.arms, False, console())
+        whole.resume(run.there, Begun(arm_set="other.toml"), stage.arms, console())
     with pytest.raises(InputError, match="with --golden: it was begun without"):
-        whole.resume(run.there, "toy.toml", stage.arms, True, console())
+        whole.resume(run.there, Begun(arm_set="toy.toml", golden=True), stage.arms, console())
     with pytest.raises(InputError, match="it holds no run of equivalence"):
         stage.resume(stage.prepared)
     assert not stage.calls()

@@ -45,19 +45,18 @@ class Took(Record):
 
 @dataclass(frozen=True)
 class Asked:
-    """What a person asked for. ``file`` is the arm set as it was named."""
+    """What is asked for. ``file`` is the arm set as it was named; ``there`` gets a folder a fault, and the matrix."""
 
     file: str
     arms: ArmSet
     default: Path
     again: Path
+    there: Path
     keyword: str | None = None
-    output: Path = Path("runs")
-    resume: Path | None = None
 
 
 def detect(asked: Asked, out: Console) -> int:
-    """Records, compares, writes ``detection.json`` and ``detection.md``.
+    """Records what is not recorded yet, compares, writes ``detection.json`` and ``detection.md``.
 
     Exit code 1 if a fault is missed or the sound control is found.
     """
@@ -65,11 +64,9 @@ def detect(asked: Asked, out: Console) -> int:
     read = [arm_folder.read(path) for path in (asked.default, asked.again)]
     scenes = selected(asked.arms, read[0])
     default, again = (reduced(arm, scenes) for arm in read)
-    there = asked.resume or folder.create(asked.output, f"detect-{asked.arms.name}")
-    if not there.is_dir():
-        raise InputError(f"cannot resume {there}: there is no such folder")
+    there = asked.there
     out.print(f"recording {len(faults)} faults and the sound control, {len(scenes)} scenes each, in {there}", soft_wrap=True)
-    _record_all(asked, there, [SOUND, *(fault.name for fault in faults)], out)
+    _record_all(asked, [SOUND, *(fault.name for fault in faults)], out)
     rows = []
     for name in (SOUND, *(fault.name for fault in faults)):
         rows.append(_judged(name, default, again, there / name))
@@ -142,8 +139,9 @@ def reduced(arm: Arm, scenes: Sequence[Scene]) -> Arm:
     return replace(arm, manifest=manifest, steps=steps, transcripts=tuple(t for t in arm.transcripts if t.scene in names))
 
 
-def _record_all(asked: Asked, there: Path, names: list[str], out: Console) -> None:
-    """Records what is not recorded yet, a process a core. InputError, after all have ended, if one recorded nothing."""
+def _record_all(asked: Asked, names: list[str], out: Console) -> None:
+    """A process a core. InputError, after all have ended, if one recorded nothing."""
+    there = asked.there
     left = [name for name in names if not _complete(there / name)]
     if len(left) < len(names):
         out.print(f"{len(names) - len(left)} are recorded already")
@@ -160,11 +158,10 @@ def _record_all(asked: Asked, there: Path, names: list[str], out: Console) -> No
         for process in running:
             if process.poll() is None:
                 process.terminate()
-        out.print(f"interrupted; go on with --resume {there}", soft_wrap=True)
         raise
     pool.shutdown()
     if failures:
-        raise InputError(f"{failures[0]} ({len(failures)} of {len(left)} were not recorded; go on with --resume {there})")
+        raise InputError(f"{failures[0]} ({len(failures)} of {len(left)} were not recorded)")
 
 
 def _record(asked: Asked, there: Path, name: str, running: list[subprocess.Popen[str]]) -> str | None:

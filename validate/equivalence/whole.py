@@ -15,7 +15,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from validate.equivalence.arm import NAMES, ArmSet, Name
+from validate.equivalence import detection
+from validate.equivalence.arm import ArmSet, Name
 from validate.equivalence.compare import comparability, session
 from validate.errors import InputError
 from validate.records import arm_folder, folder
@@ -30,11 +31,15 @@ LOGGED = 300  # characters of a log's line that are shown
 
 
 class Begun(Record):
-    """``begun.json``: what a run was begun with, and is resumed with. ``arm_set`` is as it was named."""
+    """``begun.json``: what a run was begun with, and is resumed with. ``arm_set`` is as it was named.
+
+    ``keyword`` is of scenes, and with ``faults`` of planted faults, which are then looked for in the specialized arm's place.
+    """
 
     arm_set: str
-    keyword: str | None
-    golden: bool
+    keyword: str | None = None
+    golden: bool = False
+    faults: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,19 +58,23 @@ class Whole:
         try:
             for names in self._order():
                 self._record(names)
+            if self.begun.faults:
+                of = self._of("default"), self._of("default-again"), self.there
+                return detection.detect(detection.Asked(self.begun.arm_set, self.arms, *of, self.begun.keyword), self.out)
         except KeyboardInterrupt:
             self.out.print(f"interrupted; what is recorded is kept, go on with: {again}", markup=False, soft_wrap=True)
             raise
         except InputError as error:
             raise InputError(f"{error}; go on with: {again}") from error
-        of = {name: self._of(name) for name in NAMES}
-        folders = of["default"], of["default-again"], of["specialized"]
+        folders = self._of("default"), self._of("default-again"), self._of("specialized")
         return session.run(folders, None, self.there, self.out, golden=self.golden is not None)
 
     def _order(self) -> tuple[tuple[Name, ...], ...]:
         """The arms that are recorded; those that are together run side by side."""
         if self.golden is not None:
             return (("specialized",),)
+        if self.begun.faults:
+            return (("default",), ("default-again",))
         # Engines on GPUs have all of them, so that they wait for each other.
         others: tuple[tuple[Name, ...], ...] = (("default-again",), ("specialized",))
         return (("default",), ("default-again", "specialized")) if self.arms.stand_in else (("default",), *others)
@@ -107,8 +116,9 @@ class Whole:
             command += ["--resume", str(there)]
         else:
             command += ["--output", str(self.there)]
-        if self.begun.keyword is not None:
-            command += ["-k", self.begun.keyword]
+        keyword = detection.SCENES if self.begun.faults else self.begun.keyword
+        if keyword is not None:
+            command += ["-k", keyword]
         return command if name == "default" else [*command, "--force-from", str(self._of("default"))]
 
     def _start(self, command: list[str], log: Path) -> subprocess.Popen[str]:
@@ -146,25 +156,30 @@ class Whole:
         return f"{name} was not recorded, exit code {code}: {reason} (all of it: {log})"
 
 
-def begin(output: Path, file: str, arms: ArmSet, keyword: str | None, golden: bool, out: Console) -> Whole:
-    """A new run. InputError if golden records are wanted and there are none of this arm set."""
-    if golden and keyword is not None:
+def begin(output: Path, begun: Begun, arms: ArmSet, out: Console) -> Whole:
+    """A new run. InputError if golden records are wanted and there are none of this arm set, or faults and it shows none."""
+    if begun.golden and begun.faults:
+        raise InputError("--golden cannot be given with --faults: faults are looked for beside default arms of this run")
+    if begun.golden and begun.keyword is not None:
         raise InputError(f"-k cannot be given with --golden: all requests of {GOLDEN} are compared")
-    begun, kept = Begun(arm_set=file, keyword=keyword, golden=golden), _golden(arms) if golden else None
-    there = folder.create(output, f"{arms.name}-equivalence")
+    if begun.faults:
+        detection.chosen(arms, begun.keyword)
+    kept = _golden(arms) if begun.golden else None
+    there = folder.create(output, f"{arms.name}-{'faults' if begun.faults else 'equivalence'}")
     folder.write(there, BEGUN, begun.model_dump_json(indent=2) + "\n")
     return Whole(begun, arms, there, kept, out)
 
 
-def resume(there: Path, file: str, arms: ArmSet, golden: bool, out: Console) -> Whole:
-    """A run that was interrupted. InputError if the folder is none of this arm set, or was begun without golden records."""
+def resume(there: Path, wanted: Begun, arms: ArmSet, out: Console) -> Whole:
+    """A run that was interrupted. InputError if the folder is none of this arm set, or was begun otherwise."""
     if not (there / BEGUN).is_file():
         raise InputError(f"cannot resume {there}: it holds no run of equivalence")
     begun = folder.parse(Begun, folder.text(there / BEGUN), f"{there / BEGUN}")
-    if begun.arm_set != file:
-        raise InputError(f"cannot resume {there} with the arms of {file}: it was begun with {begun.arm_set}")
-    if golden and not begun.golden:
-        raise InputError(f"cannot resume {there} with --golden: it was begun without")
+    if begun.arm_set != wanted.arm_set:
+        raise InputError(f"cannot resume {there} with the arms of {wanted.arm_set}: it was begun with {begun.arm_set}")
+    for option, asked, had in (("--golden", wanted.golden, begun.golden), ("--faults", wanted.faults, begun.faults)):
+        if asked and not had:
+            raise InputError(f"cannot resume {there} with {option}: it was begun without")
     return Whole(begun, arms, there, _golden(arms) if begun.golden else None, out)
 
 
