@@ -2,8 +2,8 @@
 
 Items have success rates of mean p and of correlation rho between two repeats of one item (beta-distributed); the specialized
 arm's are lower by a factor. MRCR's scores are 1 or, of a wrong text, a small ratio. Beside it the test that is in use elsewhere
-(TensorRT-LLM's accuracy suite): unpaired, one-sided, alpha 0.05, a standard deviation of 50 points whatever the scores are, at the
-same number of responses.
+(TensorRT-LLM's accuracy suite): unpaired, one-sided, alpha 0.05, a standard deviation of 50 points whatever the scores are, at
+the same number of responses.
 
 Measured, 20,000 trials (drop 0 / the margin / twice the margin):
 
