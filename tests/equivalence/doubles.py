@@ -106,7 +106,7 @@ class Double:
 class Faults:
     """``answer``: (HTTP status, text) for ``times`` completions after the ``spared`` first; ``breaks``: streams cut off.
 
-    ``meets``: a completion waits until it is passed, so that servers that share it have all been asked.
+    ``meets``: the first completion waits until it is passed, so that servers that share it have all been asked.
     """
 
     answer: tuple[int, str] | None = None
@@ -157,8 +157,10 @@ def served(faults: Faults | None = None, longest: int = 200) -> Iterator[tuple[s
             if not trouble.take("spared") and trouble.answer and trouble.take("times"):
                 return self.say(json.dumps({"error": {"message": trouble.answer[1]}}), trouble.answer[0])
             time.sleep(trouble.silent)
-            if trouble.meets is not None and len(asked) == 1:
-                trouble.meets.wait()
+            with trouble.lock:
+                meets, trouble.meets = trouble.meets, None
+            if meets is not None:
+                meets.wait()
             self.send_response(200)
             self.end_headers()
             tokens = decoded(body["prompt"], body["max_tokens"])

@@ -37,7 +37,8 @@ engine = { max_model_len = 200, max_num_batched_tokens = 40, max_num_seqs = 4 }
 scenes = [{ kind = "alone", name = "alone", lengths = [3] }]
 """
 COMMAND = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell started the tests in the background
 from validate import cli
 from validate.equivalence import detection, whole
 whole.COMMAND = tuple(sys.argv.pop(1).split())
