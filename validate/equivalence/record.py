@@ -309,7 +309,7 @@ def _play_all(asked: Asked, current: Recording, engines: Sequence[Engine], sourc
 
 
 def _serve(current: Recording, engine: Engine, waiting: list[Scene], failures: list[Exception]) -> None:
-    """Runs scenes on one engine until none waits or the engine is lost for good; then others take its scene."""
+    """Runs scenes on one engine until none waits or it is lost for good; one that still runs others then takes its scene."""
     while not any(not isinstance(failure, Lost) for failure in failures):
         with current.lock:
             if not waiting:
