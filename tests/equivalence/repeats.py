@@ -7,7 +7,7 @@ on one engine, each time in batches of its own: the requests of each wave shuffl
 submitted together or one by one, as a seed says. Each of the N is compared in the specialized arm's place, by all checks but the
 two that ask for another path (same engine, attestation). All must PASS. Repeats that lie in DIR are not recorded again.
 With ``--arm specialized`` the N are of the specialized path in such batches, with ``--plant`` of one with that fault, to see an
-alarm; ``repeat-…`` in DIR are of one kind, so copy ``default`` and ``default-again`` to a DIR of their own.
+alarm; a DIR holds repeats of one kind.
 
 Exit code 1 if any repeat does not PASS. Prints a line a repeat, then a table.
 """
@@ -203,9 +203,12 @@ def repeats(asked: list[Repeat], log: Console) -> Iterator[Path]:
             engine.close()
 
 
-def of_one_engine(default: Arm, other: Arm) -> Arm:
-    """``other``. InputError if it is of another engine, other scenes or other code."""
-    if apart := comparability.differences(default.manifest, other.manifest):
+def of_one_engine(default: Arm, other: Arm, name: Name, plant: str | None) -> Arm:
+    """``other``. InputError if it is of another engine, other scenes or other code, or records something else."""
+    apart = comparability.differences(default.manifest, other.manifest)
+    if (other.manifest.name, other.manifest.planted) != (name, plant):
+        apart.append(f"it records {other.manifest.name}, planted {other.manifest.planted}")
+    if apart:
         raise InputError(f"{other.folder} cannot be compared: {apart[0]}; give another --output")
     return other
 
@@ -229,10 +232,11 @@ def main(
         command = " ".join(["python", "-m", "tests.equivalence.repeats", *sys.argv[1:]])
         asked.append(Repeat(file, arms, name, there, (), recorded(there), default, keyword, plant, n, command))
     first = arm_folder.read(default)
-    second = of_one_engine(first, arm_folder.read(again))
+    second = of_one_engine(first, arm_folder.read(again), "default-again", None)
     rows = []
     for one, path in zip(asked, repeats(asked, Console(stderr=True)), strict=True):
-        rows.append(compared(one.output.name, Arms(first, second, of_one_engine(first, arm_folder.read(path)))))
+        third = of_one_engine(first, arm_folder.read(path), name, plant)
+        rows.append(compared(one.output.name, Arms(first, second, third)))
         print(rows[-1].text, flush=True)
     print(summary(rows))
     sys.exit(1 if alarms(rows) else 0)

@@ -13,6 +13,7 @@ from tests.equivalence.toy import Arms, Plan, arms
 from validate.equivalence import arm, order, scenes
 from validate.equivalence.prompts import seeded
 from validate.equivalence.scenes import Facts, Scene
+from validate.errors import InputError
 from validate.records import arm_folder
 from validate.verdict import Verdict
 
@@ -81,3 +82,12 @@ def test_repeats_share_an_engine_and_are_recorded_once(tmp_path: Path, monkeypat
     assert started[0].plays[0] != started[0].plays[1]
     assert made() == folders
     assert len(started) == 1
+
+
+def test_repeats_of_another_kind_are_not_compared(sound: Arms) -> None:
+    assert repeats.of_one_engine(sound.default, sound.again, "default-again", None) is sound.again
+    with pytest.raises(InputError, match="it records default-again, planted None"):
+        repeats.of_one_engine(sound.default, sound.again, "default", None)
+    faulty = replace(sound.again, manifest=sound.again.manifest.model_copy(update={"planted": "error-grows"}))
+    with pytest.raises(InputError, match="give another --output"):
+        repeats.of_one_engine(sound.default, faulty, "default-again", None)
