@@ -10,6 +10,11 @@ With ``--arm specialized`` the N are of the specialized path in such batches, wi
 alarm; a DIR holds repeats of one kind.
 
 Exit code 1 if any repeat does not PASS. Prints a line a repeat, then a table.
+
+Measured on a CPU without AMX: no alarm in 20 repeats of ``cpu-bf16`` (commit 55cd4ed) and in 3 of ``cpu-fp32`` (d4e861b), every
+greedy request identical. That says little of the tolerances: the noise, 0.0003 and 2e-6 nats, is far below the floor, for
+PyTorch's bf16 products do not depend on the number of rows there. The sound specialized path shows 0.03 nats of 0.045 allowed;
+15 repeats of it on the scenes in which faults are planted (detection.py) gave no alarm (ebb0762).
 """
 
 import random
