@@ -6,6 +6,7 @@ import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -42,14 +43,26 @@ class Asked:
     keyword: str | None = None
     plant: str | None = None
 
+    def compose(self, scene: Scene, prompts: Prompts) -> order.Order:
+        """The batches that a scene forms."""
+        again = self.name == "default-again"
+        played = order.again(scene, prompts) if again else scene
+        return order.Order(played.requests, one_by_one=again, preempt_after=played.preempt_after)
+
+    def go_on(self, there: Path) -> str:
+        """The command that records what is left."""
+        command = ["python", "-m", "validate", "record", self.file, "--arm", self.name]
+        given = [("-k", self.keyword), ("--plant", self.plant), ("--force-from", self.force_from)]
+        given += [*(("--url", url) for url in self.urls), ("--resume", there)]
+        return shlex.join(command + [str(word) for option, value in given if value is not None for word in (option, value)])
+
 
 @dataclass
 class Recording:
-    """A record in the making. ``lock`` guards all that follows it; several servers write to one record."""
+    """A record in the making. ``compose``: ``Asked.compose``. ``lock`` guards all; several servers write to one record."""
 
     folder: Path
-    name: Name
-    prompts: Prompts
+    compose: Callable[[Scene], order.Order]
     scenes: list[Scene]
     done: dict[str, Transcript]
     steps: Steps
@@ -73,8 +86,6 @@ class Recording:
             self._run(replace(scene, requests=tuple(r for r in scene.requests if r.wave == wave)), engine)
 
     def _run(self, scene: Scene, engine: Engine) -> None:
-        again = self.name == "default-again"
-        played = order.again(scene, self.prompts) if again else scene
         engine.fresh()
         before = engine.metrics()
         ended: list[Answer] = []
@@ -89,7 +100,7 @@ class Recording:
                 self.show(len(self.done))
 
         try:
-            engine.play(order.Order(played.requests, one_by_one=again, preempt_after=played.preempt_after), end)
+            engine.play(self.compose(scene), end)
             counted, after = attestation.counted(engine.steps()), engine.metrics()
         except BaseException:
             if scene.composed:
@@ -111,8 +122,11 @@ class Recording:
             arm_folder.keep(self.folder, self.done.values())
 
 
-def record(asked: Asked, out: Console) -> int:
-    """Records an arm, or what of it is left. Exit code 0, or 3 with a line for each thing that a comparison would refuse."""
+def record(asked: Asked, out: Console, running: Engine | None = None) -> int:
+    """Records an arm, or what of it is left. Exit code 0, or 3 with a line for each thing that a comparison would refuse.
+
+    ``running``: the arm's engine, where there is one already; it is left running.
+    """
     os.environ.update(asked.arms.environment)  # OMP_NUM_THREADS, say: torch, whoever imports it first, reads it then
     earlier = arm_folder.read(asked.resume, mend=True) if asked.resume else None
     if earlier and earlier.manifest.name != asked.name:
@@ -120,7 +134,7 @@ def record(asked: Asked, out: Console) -> int:
     plantable(asked)
     source = forced_source(asked)
     servers = [Server(url, asked.arms) for url in asked.urls]
-    engines: list[Engine] = [*servers] or [InProcess(asked.arms, asked.name, asked.plant)]
+    engines: list[Engine] = [running] if running else [*servers] or [InProcess(asked.arms, asked.name, asked.plant)]
     try:
         facts = {engine.facts() for engine in engines}
         if len(facts) > 1:
@@ -129,7 +143,8 @@ def record(asked: Asked, out: Console) -> int:
         return _recorded(asked, current, engines, source, out)
     finally:
         for engine in engines:
-            engine.close()
+            if engine is not running:
+                engine.close()
 
 
 def plantable(asked: Asked) -> None:
@@ -231,7 +246,7 @@ def _recording(asked: Asked, facts: Facts, engine: Engine, earlier: arm_folder.A
     if earlier is None:
         there = folder.create(asked.output, f"{arms.name}-{asked.name}")
         arm_folder.write_manifest(there, manifest)
-        return _begun(there, asked.name, prompts, scenes, (), None)
+        return _begun(there, asked, prompts, scenes, (), None)
     for field in ("plan", "engine", "model", "decode_backend", "planted", "source"):
         old, new = getattr(earlier.manifest, field), getattr(manifest, field)
         if old != new:
@@ -241,20 +256,21 @@ def _recording(asked: Asked, facts: Facts, engine: Engine, earlier: arm_folder.A
     done = [one for one in earlier.transcripts if one.scene not in composed or one.scene in complete]
     arm_folder.keep(earlier.folder, done)
     out.print(f"resuming {earlier.folder}: {len(done)} of {manifest.planned} requests are recorded", soft_wrap=True)
-    return _begun(earlier.folder, asked.name, prompts, scenes, done, earlier.steps)
+    return _begun(earlier.folder, asked, prompts, scenes, done, earlier.steps)
 
 
 def _begun(
-    there: Path, name: Name, prompts: Prompts, scenes: list[Scene], done: Sequence[Transcript], steps: Steps | None
+    there: Path, asked: Asked, prompts: Prompts, scenes: list[Scene], done: Sequence[Transcript], steps: Steps | None
 ) -> Recording:
     known = steps or Steps(source="no scene has run", by_scene={})
-    ordered = scenes[::-1] if name == "default-again" else scenes
+    ordered = scenes[::-1] if asked.name == "default-again" else scenes
     by_key = {one.key: one for one in done}
-    return Recording(there, name, prompts, ordered, by_key, known, {}, lambda _: None, lambda _: None, threading.Lock())
+    compose = partial(asked.compose, prompts=prompts)
+    return Recording(there, compose, ordered, by_key, known, {}, lambda _: None, lambda _: None, threading.Lock())
 
 
 def _recorded(asked: Asked, current: Recording, engines: Sequence[Engine], source: dict[str, Transcript], out: Console) -> int:
-    again = _again(asked, current.folder)
+    again = asked.go_on(current.folder)
     out.print(f"recording {asked.name} of {asked.arms.name} in {current.folder}", soft_wrap=True)
     try:
         with _progress(current, out):
@@ -277,14 +293,6 @@ def _recorded(asked: Asked, current: Recording, engines: Sequence[Engine], sourc
         f"{len(current.done)} requests recorded; {specialized} of {total} decode steps of decode_only scenes ran specialized"
     )
     return Verdict.INVALID.exit_code if found else 0
-
-
-def _again(asked: Asked, there: Path) -> str:
-    """The command that goes on with a recording."""
-    command = ["python", "-m", "validate", "record", asked.file, "--arm", asked.name]
-    given = [("-k", asked.keyword), ("--plant", asked.plant), ("--force-from", asked.force_from)]
-    given += [*(("--url", url) for url in asked.urls), ("--resume", there)]
-    return shlex.join(command + [str(word) for option, value in given if value is not None for word in (option, value)])
 
 
 def _play_all(asked: Asked, current: Recording, engines: Sequence[Engine], source: dict[str, Transcript]) -> None:
