@@ -63,6 +63,14 @@ def test_pinned_rows_are_loaded_in_their_order(tmp_path: Path, suffix: str) -> N
     assert len(set(loaded.digests)) == 5
 
 
+def test_words_that_pandas_takes_for_nothing_are_text(tmp_path: Path) -> None:
+    """An option ``None`` or ``NA`` of a CSV file is what is asked."""
+    options = dict(zip(GPQA.columns, ("Which?", "None", "NA", "null", "nan"), strict=True))
+    written(tmp_path, [options], "gpqa_diamond", ".csv")
+    pin.pin("gpqa_diamond", tmp_path, "one")
+    assert loading.load(GPQA, tmp_path).rows == (options,)
+
+
 def test_a_digest_is_of_the_columns_alone_and_of_the_format_not_at_all(tmp_path: Path) -> None:
     found = set()
     for n, suffix in enumerate((".jsonl", ".csv", ".parquet")):
