@@ -115,5 +115,7 @@ GPQA: list[tuple[str, str, Outcome, int]] = [
     ("Answer: C=O", "C", NO_ANSWER, 0),
     ("Answer: C-H", "C", NO_ANSWER, 0),
     ("C", "C", NO_ANSWER, 0),
+    ("Answer: B", "C", SCORED, 0),
+    ("Answer: D", "C", SCORED, 0),
     ("Answer: E", "C", NO_ANSWER, 0),
 ]
