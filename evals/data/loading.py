@@ -16,6 +16,7 @@ from evals.data.sources import File, Source
 from validate.errors import InputError
 
 FORMATS = {".jsonl": "json", ".csv": "csv", ".parquet": "parquet"}
+OPTIONS = {".csv": {"keep_default_na": False}}  # pandas else takes an option "None" or "NA" for a missing one
 PINS = Path(__file__).parent / "pins"
 Row = dict[str, Any]
 
@@ -81,7 +82,8 @@ def read(source: Source, paths: list[Path]) -> list[Row]:
     rows: list[Row] = []
     for path in paths:
         try:
-            table = datasets.load_dataset(FORMATS[path.suffix], data_files=str(path), split="train")
+            options = OPTIONS.get(path.suffix, {})
+            table = datasets.load_dataset(FORMATS[path.suffix], data_files=str(path), split="train", **options)
         except (datasets.exceptions.DatasetsError, OSError, StopIteration, ValueError) as error:
             raise InputError(f"{path} cannot be read as {path.suffix[1:]} ({type(error).__name__}): is it cut off?") from None
         if missing := [column for column in source.columns if column not in table.column_names]:

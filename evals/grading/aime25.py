@@ -1,7 +1,8 @@
 r"""AIME: an integer from 0 to 999 in the last balanced ``\boxed{...}``.
 
-White space, dollar signs, a ``\text{}`` or the like around it and leading zeros do not matter. There is no fallback: an integer
-elsewhere is no answer (``the answer is 70 (problem 15)`` would be read as 15).
+White space and dollar signs around it, ``\text{}`` and the like, leading zeros, a degree sign, a full stop and what it is said to
+equal (``m + n = 70``) do not matter. There is no fallback: an integer elsewhere is no answer (``the answer is 70 (problem 15)``
+would be read as 15).
 """
 
 import re
@@ -10,8 +11,9 @@ from evals.grading import boxed
 from evals.grading.response import Grade, NoAnswer, Response, graded
 
 METRIC = "exact"
-_WRAPPED = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boldsymbol|mathit|bf|rm)\s*\{(.*)\}", re.DOTALL)
-_SPACE = re.compile(r"\\[,;!: ]|~|\s|\$")
+_STYLE = re.compile(rf"{boxed.STYLE}|[{{}}$\u200b\u2060\ufeff]|\\[()]|\^?\{{?\\circ\}}?|°")
+_SPACE = re.compile(r"\\[,;!: ]|~|\s")
+_EQUALS = re.compile(r"[^=,;]*=")
 
 
 def grade(response: Response, gold: str) -> Grade:
@@ -28,8 +30,9 @@ def grade(response: Response, gold: str) -> Grade:
 
 def number(held: str) -> int | None:
     """The integer from 0 to 999 that a box holds, None if it holds something else: ``1,070`` is no answer to anything."""
-    held = _SPACE.sub("", held)
-    while found := _WRAPPED.fullmatch(held):
-        held = found[1]
+    held = _SPACE.sub(" ", _STYLE.sub("", held))
+    if found := _EQUALS.match(held):
+        held = held[found.end() :]
+    held = held.strip().removesuffix(".").rstrip()
     digits = held.lstrip("0") or "0" if re.fullmatch(r"[0-9]+", held) else ""
     return int(digits) if 0 < len(digits) <= 3 else None

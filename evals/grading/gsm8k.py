@@ -10,16 +10,24 @@ Numbers are compared as numbers.
 """
 
 import re
+from collections.abc import Iterator
 from decimal import Decimal
 
 from evals.grading import boxed
 from evals.grading.response import Grade, NoAnswer, Response, graded
 
 METRICS = ("flexible", "strict")
-_NUMBER = r"[-+\u2212]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.[0-9]+)?"
-_PLAIN = re.compile(rf"\s*({_NUMBER})(?![\w,]*[0-9])")
-_AROUND = r"[\s*_`$\\({\[=:€£¥]|USD|US"
-_LOOSE = re.compile(rf"(?:{_AROUND})*({_NUMBER})(?![0-9])")
+_DIGITS = r"(?:(?:[0-9]{1,3}(?:[,\u00a0\u2009\u202f][0-9]{3})++|[0-9]++)(?:\.[0-9]++)?+|\.[0-9]++)"
+# No number: what goes on as one (1,23; 1.2.3; 18 000; 1e9; 18½), as a sum, a ratio or a range (9*2, 36/2, 18-20), or beside
+# another one (18 or 20). Nothing is calculated: 9*2 = 18 is no answer.
+_ENDS = (
+    r"(?![,.'_:^/]?[0-9]|\{,\}[0-9]|\\[,!;][0-9]|[^\S\n][0-9]|[eE][-+]?[0-9]|[²³¹¼-¾⁰-₉⅐-↉]"
+    r"|[^\S\n]*+(?:[-+*/x×÷\u2212\u2013]|\bor\b|\bto\b|\band\b|\\(?:times|cdot|div))[^\S\n]*+\\?[$€£¥]?[0-9])"
+)
+_PLAIN = re.compile(rf"\s*+([-+\u2212]?{_DIGITS}){_ENDS}")
+_AROUND = boxed.STYLE + r"|\\(?:boxed|fbox)|[\s*_`$\\({\[=:€£¥]|USD|US|\b[A-Za-z](?=\s{0,4}=)"
+_LOOSE = re.compile(rf"(?:{_AROUND})*+((?:[-+\u2212](?:\\?[$€£¥])?)?{_DIGITS}){_ENDS}")
+_TEX_COMMA = re.compile(r"(?<=[0-9])(?:\{,\}|,?\\[,!])(?=[0-9]{3})")
 _DECLARED = re.compile(r"\banswer\b[*_]*\s*(?:\bis\b|:|=)[*_]*(?:\s*(?:\bis\b|:|equal to\b))*", re.IGNORECASE)
 _MARK = "####"
 
@@ -31,6 +39,7 @@ def grade(response: Response, gold: str) -> Grade:
         raise ValueError(f"the gold answer {gold[-40:]!r} ends in no number")
 
     def read(content: str) -> tuple[str, dict[str, float]]:
+        content = content.rstrip("# \n")  # a line may be closed with the mark, too
         _, mark, after = content.rpartition(_MARK)
         strict = value(after) if mark else None
         answer, flexible = _flexible(content)
@@ -46,25 +55,26 @@ def value(text: str) -> Decimal | None:
 
 def _flexible(content: str) -> tuple[str, Decimal]:
     """The answer as it is written, and its value."""
-    for candidate in _candidates(content):
-        found = _LOOSE.match(candidate)
+    content = _TEX_COMMA.sub(",", content)
+    for text, begin in _candidates(content):
+        found = _LOOSE.match(text, begin)
         number = _decimal(found)
         if found and number is not None:
             return found[1], number
     raise NoAnswer
 
 
-def _candidates(content: str) -> list[str]:
-    """Where the answer may stand, the best first: texts that begin with it."""
-    _, mark, after = content.rpartition(_MARK)
+def _candidates(content: str) -> Iterator[tuple[str, int]]:
+    """Where the answer may stand, the best first: a text and where it begins there."""
+    mark = content.rfind(_MARK)
+    if mark >= 0:
+        yield content, mark + len(_MARK)
     held = boxed.last(content)
+    if held is not None:
+        yield held, 0
     declared = [found.end() for found in _DECLARED.finditer(content)]
-    texts = [after] if mark else []
-    texts += [re.sub(r"\\(?:text|mathrm)\{|\\[,;! ]", "", held)] if held is not None else []
-    return texts + [content[end:] for end in reversed(declared)]
+    yield from ((content, end) for end in reversed(declared))
 
 
 def _decimal(found: re.Match[str] | None) -> Decimal | None:
-    if found is None or not any(character.isdigit() for character in found[1]):
-        return None
-    return Decimal(found[1].replace(",", "").replace("\u2212", "-"))
+    return None if found is None else Decimal(re.sub(r"[^0-9.-]", "", found[1].replace("\u2212", "-")))

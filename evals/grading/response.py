@@ -8,11 +8,14 @@ from enum import StrEnum
 # reasoning in it.
 MARKERS = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>")
 
+# Ways in which vLLM ends a request that it did not finish (0.33.0, v1/engine/__init__.py); None: a stream that broke off.
+BROKEN = (None, "abort", "error")
+
 
 class Outcome(StrEnum):
     """What became of a request, in the order in which it is decided."""
 
-    ERROR = "error"  # it never succeeded
+    ERROR = "error"  # it never succeeded, or broke off
     TRUNCATED = "truncated"  # it reached its budget of tokens
     REPEATED = "repeated"  # the engine ended it as a loop
     UNPARSED = "unparsed"  # control tokens are in the content
@@ -63,7 +66,7 @@ def graded(response: Response, metrics: tuple[str, ...], read: Callable[[str], t
     """
     nothing = dict.fromkeys(metrics, 0.0)
     content = response.content or ""
-    if response.error is not None:
+    if response.error is not None or response.finish_reason in BROKEN:
         return Grade(Outcome.ERROR, nothing)
     if response.finish_reason == "length":
         return Grade(Outcome.TRUNCATED, nothing)

@@ -5,4 +5,6 @@ r"""lm-eval tasks: the benchmarks with Kimi K3's protocol, a YAML file each, and
 
 An lm-eval document is one item and one repeat of it, with a seed of its own: lm-eval's API models send one seed with every
 request, so that repeats at its own ``repeats`` are copies of each other.
+
+GPQA's text must not be published: of ``gpqa_diamond``, lm-eval's own ``--log_samples`` and ``--use_cache`` would write it down.
 """

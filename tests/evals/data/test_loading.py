@@ -63,6 +63,14 @@ def test_pinned_rows_are_loaded_in_their_order(tmp_path: Path, suffix: str) -> N
     assert len(set(loaded.digests)) == 5
 
 
+def test_words_that_pandas_takes_for_nothing_are_text(tmp_path: Path) -> None:
+    """An option ``None`` or ``NA`` of a CSV file is what is asked."""
+    options = dict(zip(GPQA.columns, ("Which?", "None", "NA", "null", "nan"), strict=True))
+    written(tmp_path, [options], "gpqa_diamond", ".csv")
+    pin.pin("gpqa_diamond", tmp_path, "one")
+    assert loading.load(GPQA, tmp_path).rows == (options,)
+
+
 def test_a_digest_is_of_the_columns_alone_and_of_the_format_not_at_all(tmp_path: Path) -> None:
     found = set()
     for n, suffix in enumerate((".jsonl", ".csv", ".parquet")):
@@ -81,6 +89,37 @@ def test_a_published_file_needs_no_pin(tmp_path: Path) -> None:
     known = replace(SMALL, files=(file,))
     assert loading.load(known, tmp_path).identity == f"nobody/small at {GSM8K.revision}"
     assert refused(replace(known, rows=6), tmp_path).startswith("gsm8k: 5 rows, 6 are in nobody/small at ")
+
+
+def test_from_the_hub_the_pinned_revision_is_taken_and_its_digests_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import hashlib
+
+    import huggingface_hub
+
+    path = written(tmp_path, questions())
+    asked = []
+
+    def download(repository: str, file: str, **named: str) -> str:
+        asked.append((repository, file, named))
+        return str(path)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    file = replace(GSM8K.files[0], digest=hashlib.sha256(path.read_bytes()).hexdigest())
+    known = replace(SMALL, files=(file,))
+    assert loading.load(known, None).identity == f"nobody/small at {GSM8K.revision}"
+    assert asked == [("nobody/small", file.path, {"repo_type": "dataset", "revision": GSM8K.revision})]
+    assert refused(replace(known, rows=6), None).startswith("gsm8k: 5 rows, 6 are in ")
+    assert refused(SMALL, None).endswith("its digest differs")
+
+
+def test_one_of_several_published_files_is_not_the_set(tmp_path: Path) -> None:
+    import hashlib
+
+    path = written(tmp_path, questions())
+    file = replace(GSM8K.files[0], digest=hashlib.sha256(path.read_bytes()).hexdigest())
+    refused(replace(SMALL, files=(file, file)), tmp_path)
 
 
 def test_a_git_blobs_digest_is_known() -> None:

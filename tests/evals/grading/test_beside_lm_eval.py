@@ -25,6 +25,7 @@ TASKS = Path(lm_eval.__file__).parent / "tasks"
 TEXT = "compares strings, and what is in the box is not only digits"
 ZEROS = "compares strings: leading zeros count"
 LAST = "takes the last number of the text, which is none that was declared"
+PART = "takes a number out of an expression or of a longer number"
 LETTERS = "looks for a letter in brackets, or for the words The answer is and all that follows them"
 OPTIONS = "falls back on a letter after a colon, whatever follows it"
 
@@ -57,6 +58,44 @@ DIFFER: dict[str, tuple[int | tuple[int, int], str]] = {
     r"The final answer is $\boxed{\text{C}}$": ((0, 0), LETTERS),
     "The answer is option B.": ((0, 0), LETTERS),
     "Answer: Carbon": ((1, 0), OPTIONS),
+    "\\boxed{70} (in the form \\boxed{})": (0, "looks at the last box only, written without a space"),
+    "\\boxed {70}": (0, "looks at the last box only, written without a space"),
+    "\\fbox{70}": (0, "compares strings, or does not know this box"),
+    "\\boxed{{70}}": (0, TEXT),
+    "\\boxed{\\bf 70}": (0, TEXT),
+    "\\boxed{70.}": (0, TEXT),
+    "\\boxed{m + n = 70}": (0, TEXT),
+    "\\boxed{7 0}": (1, "takes all white space out"),
+    "\\boxed{70\u200b}": (0, TEXT),
+    "The total is \\boxed{1{,}234}.": ((0, 0), "does not know how TeX writes a comma"),
+    "#### 1\u202f234": ((0, 0), "knows no other separator than the comma"),
+    "#### 18 000": ((0, 1), PART),
+    "#### 18{,}000": ((0, 1), PART),
+    "#### 18e3": ((0, 1), PART),
+    "#### 36/2": ((0, 1), PART),
+    "#### 9*2 = 18": ((0, 1), PART),
+    "#### 18-20": ((0, 1), PART),
+    "#### 18 or 20": ((0, 1), PART),
+    "#### 18½": ((1, 1), PART),
+    "#### 18 = 9*2": ((0, 1), PART),
+    "Answer:\n- 18": ((1, 0), LAST),
+    "Final answer - C": ((0, 0), LETTERS),
+    "Correct option: C": ((1, 0), LETTERS),
+    "So: $\\boxed{C}$": ((0, 0), LETTERS),
+    "The answer is $\\boxed{\\textbf{(C)}}$": ((1, 0), LETTERS),
+    "**Answer**\n\n**C**": ((0, 0), LETTERS),
+    "Answer: “C”": ((0, 0), LETTERS),
+    "answer: c) so": ((0, 0), LETTERS),
+    "The answer should be C.": ((0, 0), LETTERS),
+    "정답은 C입니다": ((0, 0), LETTERS),
+    "答案是C因为": ((0, 0), LETTERS),
+    "Answer: C. The wrong answer is B.": ((1, 0), LETTERS),
+    "Answer: C, B is wrong.": ((1, 0), LETTERS),
+    "Answer: C, or D": ((1, 0), LETTERS),
+    "Answer: C; D": ((1, 0), LETTERS),
+    "Answer: C or possibly D": ((1, 0), LETTERS),
+    "Answer: C=O": ((1, 0), LETTERS),
+    "Answer: C-H": ((1, 0), LETTERS),
 }
 
 

@@ -77,6 +77,8 @@ def test_what_has_no_content_to_read_is_counted_as_that(rule, right: str) -> Non
     cases = [
         (Response(right), SCORED),
         (Response(right, error="HTTP 503"), Outcome.ERROR),
+        (Response(right, finish_reason="abort"), Outcome.ERROR),
+        (Response(right, finish_reason=None), Outcome.ERROR),
         (Response(right, finish_reason="length"), Outcome.TRUNCATED),
         (Response(None, reasoning=right, finish_reason="length"), Outcome.TRUNCATED),
         (Response(right, finish_reason="repetition"), Outcome.REPEATED),
@@ -104,3 +106,10 @@ def test_what_has_no_content_to_read_is_counted_as_that(rule, right: str) -> Non
 def test_a_gold_answer_that_is_none_is_refused(rule) -> None:
     with pytest.raises(ValueError, match="the gold answer"):
         rule()
+
+
+def test_a_gold_answer_is_not_quoted() -> None:
+    """Given by mistake, it would be an option's text, which may be in no log."""
+    with pytest.raises(ValueError, match="not a letter") as error:
+        gpqa.grade(Response("Answer: A"), "an option")
+    assert "option" not in str(error.value)

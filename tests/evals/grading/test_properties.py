@@ -1,6 +1,7 @@
 """What holds for any content."""
 
 import string
+import time
 from decimal import Decimal
 from difflib import SequenceMatcher
 
@@ -73,7 +74,7 @@ def test_what_is_in_the_last_box_is_found_however_deep(inner: str, after: str) -
             depth += (character == "{") - (character == "}")
         escaped = character == "\\" and not escaped
         sound &= depth >= 0
-    if sound and depth == 0 and not escaped and boxed.BOX not in inner:
+    if inner and sound and depth == 0 and not escaped and boxed.BOX not in inner:
         assert boxed.last(f"\\boxed{{1}} {boxed.BOX}{inner}}} {after}") == inner
 
 
@@ -116,3 +117,29 @@ def test_mrcr_is_difflibs_ratio(content: str, target: str) -> None:
     if "Hx3" not in content:
         deepmind = mrcr.grade_deepmind(Response("Hx3" + content), "Hx3" + target, "Hx3").scores["ratio"]
         assert deepmind == SequenceMatcher(None, target.strip(), content.strip()).ratio()
+
+
+@pytest.mark.parametrize("rule", RULES[:3])
+def test_long_contents_take_linear_time(rule) -> None:
+    n = 200_000
+    start = time.process_time()
+    for begin in ("", "Answer:", "answer", "#### 1", "####", "\\boxed{"):
+        for piece in (
+            "\\boxed{",
+            "\\boxed",
+            "answer is ",
+            "Answer: ",
+            "\n",
+            " ",
+            "*",
+            ",111",
+            ",1",
+            "9",
+            "\\",
+            "}",
+            "\\text{",
+            "=",
+            "x ",
+        ):
+            rule(begin + piece * (n // len(piece)))
+    assert time.process_time() - start < 60  # 10 s on a slow core; any quadratic step takes minutes
