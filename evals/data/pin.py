@@ -22,8 +22,10 @@ def pin(name: str, folder: Path, what: str) -> Path:
 
 
 if __name__ == "__main__":
-    name, folder, *rest = sys.argv[1:]
     try:
+        if not 3 <= len(sys.argv) <= 4:
+            raise InputError("python -m evals.data.pin NAME DIR [WHAT]")
+        name, folder, *rest = sys.argv[1:]
         print(pin(name, Path(folder), rest[0] if rest else f"a file of one's own, pinned in {folder}"))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -28,9 +28,16 @@ GSM8K_TASK = "Reason step by step. End your response with a line of the form '##
 def documents(source: Source, data: str | None, repeats: int) -> list[Document]:
     """All of them, repeat by repeat, so that an interrupted run has whole repeats."""
     loaded = load(source, Path(data) if data else None)
-    made = [MAKERS[source.name](row) for row in loaded.rows]
+    made = [_made(source, place, row) for place, row in enumerate(loaded.rows, 1)]
     items = list(zip(names(loaded), made, strict=True))
     return [_document(source.name, item, repeat, fields) for repeat in range(repeats) for item, fields in items]
+
+
+def _made(source: Source, place: int, row: Row) -> Document:
+    try:
+        return MAKERS[source.name](row)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(f"{source.name}: row {place} does not have the benchmark's form") from None
 
 
 def names(loaded: Loaded) -> list[str]:
@@ -73,7 +80,7 @@ def _mrcr(row: Row) -> Document:
     messages = [{"role": turn["role"], "content": turn["content"]} for turn in json.loads(row["prompt"])]
     prefix, gold = row["random_string_to_prepend"], row["answer"]
     if not gold.startswith(prefix):
-        raise InputError("mrcr_openai: an answer does not begin with its random string")
+        raise ValueError("the answer does not begin with its random string")
     return {"messages": messages, "gold": gold, "prefix": prefix, "stratum": f"{row['n_needles']} needles"}
 
 

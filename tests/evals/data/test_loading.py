@@ -191,6 +191,7 @@ def test_without_the_hub_the_other_way_is_named() -> None:
 
 def test_pinning_says_what_is_wrong_with_exit_code_3(tmp_path: Path) -> None:
     for arguments, said in (
+        ([], "NAME DIR [WHAT]"),
         (["gsm8k", str(tmp_path)], "holds 0 files"),
         (["gsm9k", str(tmp_path)], "there is no data set gsm9k"),
     ):

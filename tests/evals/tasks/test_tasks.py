@@ -10,6 +10,7 @@ import pytest
 from evals.data import pin
 from evals.data.sources import GPQA, SOURCES
 from evals.tasks import seeds
+from validate.errors import InputError
 
 lm_eval = pytest.importorskip("lm_eval")
 from lm_eval.api.model import LM  # noqa: E402
@@ -74,6 +75,24 @@ def test_every_item_is_asked_as_often_as_the_protocol_says_with_its_sampling(tas
         assert arguments["chat_template_kwargs"] == {"thinking": True, "preserve_thinking": True, "thinking_effort": "max"}
         assert arguments["max_gen_toks"] >= 16384
         assert arguments["until"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("aime25", {"answer": "seven"}),
+        ("gsm8k", {"answer": 7}),
+        ("mrcr_openai", {"prompt": "no list"}),
+        ("mrcr_openai", {"prompt": "[{}]"}),
+        ("mrcr_openai", {"answer": "without its string"}),
+    ],
+)
+def test_a_row_of_another_form_is_named(tmp_path: Path, name: str, change: dict[str, Any]) -> None:
+    rows = [ROWS[name][0] | change]
+    (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pin.pin(name, tmp_path, "made up")
+    with pytest.raises(InputError, match=f"{name}: row 1 does not have the benchmark's form"):
+        documents.documents(SOURCES[name], str(tmp_path), 1)
 
 
 def test_repeats_come_one_after_the_other(tasks: dict[str, Any]) -> None:
