@@ -324,7 +324,7 @@ def _over_ranks(folder: Path, given: dict[str, object], out: "Console") -> int:
         together_with = group.current()
         assert together_with is not None
         if together_with.rank > 0:
-            return together.follow(together_with)
+            together.end(together.follow(together_with))
         try:
             if together_with.refused:
                 raise InputError(together_with.refused)
@@ -335,7 +335,7 @@ def _over_ranks(folder: Path, given: dict[str, object], out: "Console") -> int:
             together.refuse(together_with, str(error))
             raise
         try:
-            return over_ranks.judge_together(current, together_with, chosen)
+            together.end(over_ranks.judge_together(current, together_with, chosen))
         except InputError as error:  # the disk is full, say
             together_with.refuse(str(error))
             raise

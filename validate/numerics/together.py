@@ -107,9 +107,14 @@ def refuse(group: Group, why: str) -> None:
 
 def leave() -> NoReturn:
     """Ends this process, and torchrun all others. An ordinary exit would wait for a kernel, or for another rank."""
+    end(LOST)
+
+
+def end(code: int) -> NoReturn:
+    """Ends this process. An ordinary exit takes the process group's threads down in an order in which one may abort."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(LOST)
+    os._exit(code)
 
 
 def follow(group: Group) -> int:
