@@ -109,9 +109,8 @@ def _pinned(source: Source, path: Path, digests: tuple[str, ...]) -> str:
     what, rows = max(known, key=lambda pin: len(set(pin[1]) & set(digests)))
     if len(rows) != len(digests):
         raise InputError(f"{path}: {len(digests)} rows, {len(rows)} are in {what}")
-    first = next(n for n, (own, pinned) in enumerate(zip(digests, rows, strict=True)) if own != pinned)
-    apart = sum(own != pinned for own, pinned in zip(digests, rows, strict=True))
-    raise InputError(f"{path}: {apart} of {len(rows)} rows are not those of {what}, the first of them row {first + 1}")
+    apart = [place for place, (own, pinned) in enumerate(zip(digests, rows, strict=True), 1) if own != pinned]
+    raise InputError(f"{path}: {len(apart)} of {len(rows)} rows are not those of {what}, the first of them row {apart[0]}")
 
 
 def _pin(file: Path) -> tuple[str, tuple[str, ...]] | None:
@@ -126,8 +125,6 @@ def _pin(file: Path) -> tuple[str, tuple[str, ...]] | None:
 
 def _from_hub(source: Source, file: File) -> Path:
     """The file at the pinned revision, downloaded or from the hub's cache."""
-    if source.hub is None:
-        raise InputError(f"{source.name} is not on the hub: give --data DIR with {source.name}.csv")
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
 
@@ -137,9 +134,9 @@ def _from_hub(source: Source, file: File) -> Path:
     except GatedRepoError:
         raise InputError(f"{source.hub} is gated: accept its terms on the hub and set HF_TOKEN, {or_else}") from None
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        said = f"{type(error).__name__}"
+        said = type(error).__name__
         raise InputError(f"{source.hub} at {source.revision[:12]} cannot be had from the hub ({said}), {or_else}") from None
-    if file.digest and not _has(path, file.digest):
+    if not _has(path, file.digest):
         raise InputError(f"{path} is not {source.hub}/{file.path} at {source.revision[:12]}: its digest differs")
     return path
 

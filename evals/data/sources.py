@@ -11,7 +11,7 @@ class File:
     """A file of a data set. ``digest``: SHA-256 in hex, or ``git:`` and the SHA-1 of the Git blob (the hub's, of small files)."""
 
     path: str
-    digest: str = ""
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Source:
 
     Attributes:
         name: of the benchmark; ``--data DIR`` holds it as ``DIR/<name>.jsonl``, ``.csv`` or ``.parquet``.
-        hub: the repository on the Hugging Face hub, or None: then the files have to be given.
+        hub: the repository on the Hugging Face hub.
         revision: a commit of that repository.
         files: what is loaded of it, in this order.
         rows: how many there are in all.
@@ -29,7 +29,7 @@ class Source:
     """
 
     name: str
-    hub: str | None
+    hub: str
     revision: str
     files: tuple[File, ...]
     rows: int

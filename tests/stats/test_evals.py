@@ -46,7 +46,7 @@ def test_an_example_by_hand() -> None:
     squares = ((np.array([-0.5, 0.5, 0.0, -0.5]) + 0.125) ** 2).sum() + 2 / 4
     assert found.error == pytest.approx((squares / 3 / 4) ** 0.5)
     assert found.high - found.value == pytest.approx(stats.t.ppf(0.95, 3) * found.error)
-    assert (found.items, found.repeats) == (4, 2)
+    assert (found.clusters, found.repeats) == (4, 2)
 
 
 def test_no_difference_in_few_items_is_no_proof() -> None:

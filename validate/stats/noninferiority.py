@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from validate.stats.jackknife import Estimate
 from validate.verdict import Verdict
 
 Array = NDArray[np.float64]
@@ -24,21 +25,26 @@ MOST_REPEATS = 100_000
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Mean of (specialized - default) over ``items``, its standard error, and one-sided bounds at ``CONFIDENCE``.
+class Difference(Estimate):
+    """Mean of (specialized - default) over items, which are the clusters.
 
     ``shared`` and ``own``: the variance of an item's difference that stays however often it is asked, and what one repeat adds
     to it, divided by the number of ``repeats``.
     """
 
-    value: float
-    error: float
-    low: float
-    high: float
-    items: int
     repeats: int
     shared: float
     own: float
+
+    @property
+    def low(self) -> float:
+        """The one-sided lower bound at :data:`CONFIDENCE`."""
+        return self.lower(CONFIDENCE)
+
+    @property
+    def high(self) -> float:
+        """The one-sided upper bound at :data:`CONFIDENCE`."""
+        return self.upper(CONFIDENCE)
 
     def verdict(self, margin: float) -> Verdict:
         """PASS if the lower bound is above -margin, FAIL if the upper one is below it, else INCONCLUSIVE."""
@@ -48,8 +54,8 @@ class Difference:
 
     def repeats_needed(self, margin: float) -> int | None:
         """How many repeats of each item, those that there are included, decide if the difference stays; None where none do."""
-        away = abs(self.value + margin) / float(special.stdtrit(self.items - 1, CONFIDENCE))
-        left = self.items * away**2 - self.shared
+        away = abs(self.value + margin) / float(special.stdtrit(self.clusters - 1, CONFIDENCE))
+        left = self.clusters * away**2 - self.shared
         if left <= 0.0:
             return None
         needed = max(self.repeats, int(np.ceil(self.own / left)))
@@ -70,14 +76,10 @@ def difference(default: Array, specialized: Array) -> Difference:
     flips = 2 / repeats**2
     variance = (((of_items - of_items.mean()) ** 2).sum() + flips) / (items - 1)
     own = float(apart.var(axis=1, ddof=1).mean()) if repeats > 1 else variance
-    value, error = float(of_items.mean()), float(np.sqrt(variance / items))
-    reach = float(special.stdtrit(items - 1, CONFIDENCE)) * error
     return Difference(
-        value=value,
-        error=error,
-        low=value - reach,
-        high=value + reach,
-        items=items,
+        value=float(of_items.mean()),
+        error=float(np.sqrt(variance / items)),
+        clusters=items,
         repeats=repeats,
         shared=float(max(0.0, variance - own / repeats)),
         own=float(max(own, 2 / repeats / (items - 1))),
