@@ -166,13 +166,13 @@ def same(found: tuple[Divergence, ...]) -> int:
 
 def recorded(there: Path) -> Path | None:
     """The record in a folder that holds at most one."""
-    return next((path.parent for path in sorted(there.glob("*/manifest.json"))), None)
+    return next(iter(arm_folder.recordings(there)), None)
 
 
 def complete(there: Path) -> bool:
     """Whether it holds a record that has an end."""
     found = recorded(there)
-    return found is not None and arm_folder.manifest(found).end is not None
+    return found is not None and arm_folder.ended(found)
 
 
 def arm(there: Path, file: str, name: Name, keyword: str | None, source: Path | None) -> Path:

@@ -184,12 +184,12 @@ def _record(asked: Asked, there: Path, name: str, running: list[subprocess.Popen
 
 
 def _record_of(there: Path) -> Path | None:
-    return next((path.parent for path in sorted(there.glob(f"*/{folder.MANIFEST}"))), None)
+    return next(iter(arm_folder.recordings(there)), None)
 
 
 def _complete(there: Path) -> bool:
     found = _record_of(there)
-    return found is not None and arm_folder.manifest(found).end is not None
+    return found is not None and arm_folder.ended(found)
 
 
 def _took(there: Path) -> float:

@@ -111,7 +111,7 @@ class Whole:
         command = [*COMMAND, self.begun.arm_set, "--arm", name]
         there = _recorded(name, self.there)
         if there is not None:
-            if arm_folder.manifest(there).end is not None:
+            if arm_folder.ended(there):
                 return None
             command += ["--resume", str(there)]
         else:
@@ -148,7 +148,7 @@ class Whole:
                 self.out.print(f"{name}: {line.rstrip()}", markup=False, highlight=False, soft_wrap=True)
         code = process.returncode
         there = _recorded(name, self.there)
-        if there is not None and arm_folder.manifest(there).end is not None:
+        if there is not None and arm_folder.ended(there):
             return None
         said = log.read_bytes()[before:].decode(errors="replace").strip().splitlines() or ["it said nothing"]
         last = next((line for line in reversed(said) if line.startswith("error: ")), said[-1])
@@ -239,8 +239,7 @@ def _recorded(name: Name, parent: Path) -> Path | None:
 
 
 def _all(name: Name, parent: Path) -> list[Path]:
-    found = [path.parent for path in sorted(parent.glob(f"*/{folder.MANIFEST}"))]
-    return [there for there in found if arm_folder.manifest(there).name == name]
+    return [there for there in arm_folder.recordings(parent) if arm_folder.manifest(there).name == name]
 
 
 def _golden(arms: ArmSet) -> Path:

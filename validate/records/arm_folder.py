@@ -50,6 +50,16 @@ def manifest(folder: Path) -> ArmManifest:
     return versioned(ArmManifest, folder / MANIFEST)
 
 
+def recordings(parent: Path) -> list[Path]:
+    """The folders of the arms that are recorded, or begun, in a run's folder, the oldest first."""
+    return [path.parent for path in sorted(parent.glob(f"*/{MANIFEST}"))]
+
+
+def ended(folder: Path) -> bool:
+    """Whether a recording has come to its end."""
+    return manifest(folder).end is not None
+
+
 def read(folder: Path, *, mend: bool = False) -> Arm:
     """The record of an arm. InputError names the file and line that is damaged or says a request twice.
 

@@ -319,10 +319,10 @@ def _beyond(table: Table, floor: float, whole: Table) -> tuple[OfRequest, ...]:
 
 def _limits(whole: Table, judged: NDArray[np.int64], specialized: Array, again: Array, floor: float) -> Array:
     """[judged]: of squares; ``again`` is of all requests. Noise below the floor does not say how it varies between requests."""
-    least = 2 * np.log(floor / MULTIPLE)
-    logs = [np.maximum(np.log(np.maximum(squares, np.finfo(float).tiny)), least) for squares in (specialized, again)]
+    least = (floor / MULTIPLE) ** 2
+    logs = [np.log(np.maximum(squares, least)) for squares in (specialized, again)]
     limit = largest_log(logs[1], ALPHA / 4)
-    if limit.centre == least:
+    if np.mean(again <= least) > 0.5:
         limit = replace(limit, spread=max(limit.spread, deviation(logs[0])))
     most = min(limit.value + 2 * np.log(MULTIPLE), 700.0)
     scenes = np.array([whole.names[n][0] for n in judged])
