@@ -1,0 +1,1 @@
+"""What the record of an arm of evals holds, and its folder."""

@@ -1,0 +1,99 @@
+"""What the record of an arm of evals holds: what was asked of which engine, and what each response is worth.
+
+A folder: ``manifest.json`` (``EvalManifest``), ``responses.jsonl`` (an ``Answered`` a line, as requests end) and ``steps.json``
+(``validate.records.arm.Steps``, by task). Arms are recorded apart and compared from their records.
+"""
+
+from typing import Any, Literal
+
+from evals.grading.response import Outcome
+from validate.records.model import SCHEMA_VERSION, Machine, Record
+
+
+class Answered(Record):
+    """One response, graded when it came.
+
+    ``task``, ``item`` and ``repeat`` pair it with the other arm's. ``stratum``: what results are grouped by. ``scores`` are by
+    metric, the task's primary one first. ``content`` and ``reasoning`` are None for a secret set, whose text leaves nothing but
+    ``digest``, the first 16 hex digits of the content's SHA-256. ``permutation``: of GPQA's options. ``tokens`` were generated;
+    ``loop``: the response ends in one. ``seconds`` and ``attempts``: of the request, retries included.
+    """
+
+    task: str
+    item: str
+    repeat: int
+    stratum: str = ""
+    outcome: Outcome
+    scores: dict[str, float]
+    answer: str | None = None
+    reasoning_only: bool = False
+    finish: str | None = None
+    error: str | None = None
+    content: str | None = None
+    reasoning: str | None = None
+    digest: str = ""
+    permutation: tuple[int, ...] = ()
+    prompt_tokens: int = 0
+    tokens: int = 0
+    loop: bool = False
+    seconds: float = 0.0
+    attempts: int = 1
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What pairs the same request of two arms."""
+        return self.task, self.item, self.repeat
+
+
+class TaskPlan(Record):
+    """What was asked of one task: ``items`` times ``repeats`` responses.
+
+    ``metric``: the primary one, which the verdict is of, with its ``margin`` of non-inferiority. ``data`` says what the rows are
+    and ``digest`` is of all of them together. ``generation``: sampling and chat template arguments. ``secret``: the set's text
+    is in no record.
+    """
+
+    name: str
+    items: int
+    repeats: int
+    metric: str
+    margin: float
+    data: str
+    digest: str
+    generation: dict[str, Any]
+    secret: bool = False
+
+
+class EvalManifest(Record):
+    """Which engine was asked what. Two arms may be compared if they differ in ``name`` and ``decode_backend`` alone.
+
+    ``suite``: as it was named. ``engine``: its arguments without ``decode_backend``. ``model``: a digest of its files. At least
+    the share ``minimum`` of decode and verify steps must have run specialized, where that is what the arm asks for.
+    ``concurrency``: requests at once, at most. ``environment``: the VLLM_* variables that were set. Times are UTC, ISO 8601.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    name: str
+    suite: str
+    decode_backend: str
+    stand_in: bool
+    engine: dict[str, Any]
+    minimum: float = 0.95
+    model: str
+    tasks: tuple[TaskPlan, ...]
+    concurrency: int
+    planted: str | None = None
+    served: tuple[str, ...] = ()
+    environment: dict[str, str]
+    versions: dict[str, str]
+    source: str
+    commit: str | None
+    dirty: bool | None
+    machine: Machine
+    start: str
+    end: str | None = None
+
+    @property
+    def planned(self) -> int:
+        """Responses of all tasks."""
+        return sum(task.items * task.repeats for task in self.tasks)
