@@ -228,7 +228,7 @@ def main(
 ) -> None:
     """See the module."""
     arms = arm_sets.load(file)
-    record.plantable(record.Asked(file, arms, name, plant=plant))
+    record.plantable(plant, arms, name, ())
     default = arm(output / "default", file, "default", keyword, None)
     again = arm(output / "default-again", file, "default-again", keyword, default)
     asked = []

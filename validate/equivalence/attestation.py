@@ -51,28 +51,42 @@ def objections(
     name: Name, minimum: float, scenes: Sequence[Scene], steps: Steps, transcripts: Iterable[Transcript], counts_nans: bool
 ) -> list[str]:
     """Why a record proves nothing, one line each; empty if it may be compared."""
-    found = []
     specialized, total = share(steps, scenes)
-    attested = any(steps.by_scene.values())
+    found = unproven(name, minimum, steps, (specialized, total), "decode_only scene") + unsound(steps, counts_nans)
+    for one in transcripts:
+        if any(not math.isfinite(value) for value in one.logprobs):
+            found.append(f"{one.key}: a log-probability is not finite")
+            break
+    return found
+
+
+def unproven(name: Name, minimum: float, steps: Steps, share: tuple[int, int], where: str) -> list[str]:
+    """Why it is not known that the arm's engine ran the path that it was to run.
+
+    ``share``: the decode steps ``where`` that ran specialized, and all of them.
+    """
+    specialized, total = share
     if name == "specialized":
-        if not attested:
-            found.append(f"no step is known to have run specialized: {steps.source}")
-        elif not total:
-            found.append("no decode_only scene has decode steps: the share of specialized steps is unknown")
-        elif specialized < minimum * total:
-            found.append(f"{specialized} of {total} decode steps ran specialized, {minimum:.0%} are wanted: {_reasons(steps)}")
+        if not any(steps.by_scene.values()):
+            return [f"no step is known to have run specialized: {steps.source}"]
+        if not total:
+            return [f"no {where} has decode steps: the share of specialized steps is unknown"]
+        if specialized < minimum * total:
+            return [f"{specialized} of {total} decode steps ran specialized, {minimum:.0%} are wanted: {_reasons(steps)}"]
     elif any(step.path == "specialized" for counts in steps.by_scene.values() for step in counts):
-        found.append(f"the arm {name} ran specialized steps: its engine was started with the other decode_backend")
+        return [f"the arm {name} ran specialized steps: its engine was started with the other decode_backend"]
+    return []
+
+
+def unsound(steps: Steps, counts_nans: bool) -> list[str]:
+    """What the engine's own account says is wrong."""
+    found = []
     if steps.ranks_agree is False:
         found.append("the ranks did not sample the same tokens, or did not run the same steps")
     if steps.corrupted:
         found.append(f"the engine counted {steps.corrupted} requests with NaN logits")
     if counts_nans and steps.corrupted is None:
         found.append("the engine's count of requests with NaN logits is missing")
-    for one in transcripts:
-        if any(not math.isfinite(value) for value in one.logprobs):
-            found.append(f"{one.key}: a log-probability is not finite")
-            break
     return found
 
 

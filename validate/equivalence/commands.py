@@ -5,7 +5,8 @@ import shlex
 from typing import Any
 
 from validate.equivalence.arm import ArmSet, Launch, Name
-from validate.equivalence.in_process import EXTENSION, FORCING
+from validate.equivalence.here import EXTENSION
+from validate.equivalence.in_process import FORCING
 
 HEAD = "$HEAD"  # the first node's address, which only the user knows
 DEVELOPMENT = {"VLLM_SERVER_DEV_MODE": "1"}  # /collective_rpc and /reset_prefix_cache

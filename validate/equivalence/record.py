@@ -131,7 +131,7 @@ def record(asked: Asked, out: Console, running: Engine | None = None) -> int:
     earlier = arm_folder.read(asked.resume, mend=True) if asked.resume else None
     if earlier and earlier.manifest.name != asked.name:
         raise InputError(f"cannot resume {asked.resume} as {asked.name}: it records {earlier.manifest.name}")
-    plantable(asked)
+    plantable(asked.plant, asked.arms, asked.name, asked.urls)
     source = forced_source(asked)
     servers = [Server(url, asked.arms) for url in asked.urls]
     engines: list[Engine] = [running] if running else [*servers] or [InProcess(asked.arms, asked.name, asked.plant)]
@@ -147,17 +147,17 @@ def record(asked: Asked, out: Console, running: Engine | None = None) -> int:
                 engine.close()
 
 
-def plantable(asked: Asked) -> None:
+def plantable(plant: str | None, arms: ArmSet, name: Name, urls: Sequence[str]) -> None:
     """InputError where the fault that is asked for cannot be planted."""
-    if asked.plant is None:
+    if plant is None:
         return
     from validate.faults import engine
 
-    engine.find(asked.plant)
-    if asked.name != "specialized":
-        raise InputError(f"--plant {asked.plant}: faults are planted in the specialized arm, not in {asked.name}")
-    if not asked.arms.stand_in or asked.urls:
-        raise InputError(f"--plant {asked.plant}: faults are planted in the stand-in, in process")
+    engine.find(plant)
+    if name != "specialized":
+        raise InputError(f"--plant {plant}: faults are planted in the specialized arm, not in {name}")
+    if not arms.stand_in or urls:
+        raise InputError(f"--plant {plant}: faults are planted in the stand-in, in process")
 
 
 def supposed(arms: ArmSet) -> Facts:

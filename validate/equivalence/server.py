@@ -64,6 +64,10 @@ class Server:
         done = json.loads(self._development("/reset_prefix_cache"))
         if not done.get("success"):
             raise Lost(f"{self.url} does not empty its prefix cache: other requests run there")
+        self.count_anew()
+
+    def count_anew(self) -> None:
+        """Begins to count steps anew."""
         self._development("/collective_rpc", {"method": "k3_parity_reset"})
 
     def play(self, order: Order, ended: Ended) -> None:
@@ -191,7 +195,9 @@ class Server:
     def _development(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         try:
             return self._patiently("POST", path, body)
-        except NotThere as error:
+        except Refused as error:
+            if error.status != 404:
+                raise
             raise InputError(f"{self.url} has no {path.partition('?')[0]}: start it with VLLM_SERVER_DEV_MODE=1") from error
 
     def _patiently(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
@@ -224,11 +230,15 @@ class Server:
         said = f"{self.url}{path} answers {response.status} {response.reason}: {_shortened(response.read())}"
         if response.status in BUSY:
             raise Lost(said)
-        raise NotThere(said) if response.status == 404 else InputError(said)
+        raise Refused(said, response.status)
 
 
-class NotThere(InputError):
-    """HTTP 404."""
+class Refused(InputError):
+    """An HTTP answer that another attempt will not better. ``status``: its number."""
+
+    def __init__(self, said: str, status: int) -> None:
+        super().__init__(said)
+        self.status = status
 
 
 def patiently(call: Callable[[], bytes], pauses: tuple[float, ...]) -> bytes:

@@ -4,18 +4,15 @@ Each arm is recorded by ``python -m validate record`` in a process of its own, i
 standard error goes to ``<arm>.log`` there. A run that is interrupted is resumed from that folder.
 """
 
-import os
 import shlex
 import shutil
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from validate.equivalence import detection
+from validate.equivalence import detection, side_by_side
 from validate.equivalence.arm import ArmSet, Name
 from validate.equivalence.compare import comparability, session
 from validate.errors import InputError
@@ -27,7 +24,6 @@ GOLDEN = Path("golden") / "transcripts"
 DEFAULTS: tuple[Name, Name] = ("default", "default-again")
 BEGUN = "begun.json"
 COMMAND = (sys.executable, "-m", "validate", "record")
-LOGGED = 300  # characters of a log's line that are shown
 
 
 class Begun(Record):
@@ -85,26 +81,11 @@ class Whole:
         return found
 
     def _record(self, names: tuple[Name, ...]) -> None:
-        """Records the arms side by side. InputError, after all have ended, with what a recording said before it failed."""
-        asked = {name: command for name in names if (command := self._command(name))}
-        if not asked:
-            return
-        with ThreadPoolExecutor(len(asked)) as pool:
-            started: list[subprocess.Popen[str]] = []
-            try:
-                said = []
-                for name, command in asked.items():
-                    log = self.there / f"{name}.log"
-                    before = log.stat().st_size if log.exists() else 0
-                    started.append(self._start(command, log))
-                    said.append(pool.submit(self._follow, name, started[-1], log, before))
-                failed = [line for one in said if (line := one.result())]
-            except BaseException:  # Ctrl-C, say: they keep what they have, and the pool waits for them
-                for process in started:
-                    process.terminate()
-                raise
-        if failed:
-            raise InputError("; ".join(failed))
+        asked: dict[str, list[str]] = {name: command for name in names if (command := self._command(name))}
+        side_by_side.run(asked, self.there, self.arms.environment, self._ended, self.out)
+
+    def _ended(self, name: str) -> bool:
+        return any(arm_folder.ended(there) for there in _all(name, self.there))
 
     def _command(self, name: Name) -> list[str] | None:
         """What records the rest of an arm; None if nothing is left."""
@@ -120,40 +101,6 @@ class Whole:
         if keyword is not None:
             command += ["-k", keyword]
         return command if name == "default" else [*command, "--force-from", str(self._of("default"))]
-
-    def _start(self, command: list[str], log: Path) -> subprocess.Popen[str]:
-        environment = {**os.environ, **self.arms.environment}
-        try:
-            with log.open("ab") as errors:
-                # Not of the terminal's group: Ctrl-C there reaches this process, which tells them once.
-                return subprocess.Popen(
-                    command,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    text=True,
-                    errors="replace",
-                    env=environment,
-                    start_new_session=True,
-                )
-        except OSError as error:
-            raise folder.unwritable(log, error) from error
-
-    def _follow(self, name: Name, process: subprocess.Popen[str], log: Path, before: int) -> str | None:
-        """Why an arm is not recorded to its end, from what the log says behind its first ``before`` bytes.
-
-        None where it is. Whether it proves anything the comparison says: of one that does not, the exit code is 3, too.
-        """
-        with process:
-            for line in process.stdout or ():
-                self.out.print(f"{name}: {line.rstrip()}", markup=False, highlight=False, soft_wrap=True)
-        code = process.returncode
-        there = _recorded(name, self.there)
-        if there is not None and arm_folder.ended(there):
-            return None
-        said = log.read_bytes()[before:].decode(errors="replace").strip().splitlines() or ["it said nothing"]
-        last = next((line for line in reversed(said) if line.startswith("error: ")), said[-1])
-        reason = last.removeprefix("error: ").partition(", go on with: ")[0][:LOGGED]
-        return f"{name} was not recorded, exit code {code}: {reason} (all of it: {log})"
 
 
 def begin(output: Path, begun: Begun, arms: ArmSet, out: Console) -> Whole:
@@ -233,12 +180,12 @@ def _replace(arms: list[arm_folder.Arm]) -> None:
         raise folder.unwritable(GOLDEN, error) from error
 
 
-def _recorded(name: Name, parent: Path) -> Path | None:
+def _recorded(name: str, parent: Path) -> Path | None:
     """The folder in which an arm is recorded, if it is."""
     return next(iter(_all(name, parent)), None)
 
 
-def _all(name: Name, parent: Path) -> list[Path]:
+def _all(name: str, parent: Path) -> list[Path]:
     return [there for there in arm_folder.recordings(parent) if arm_folder.manifest(there).name == name]
 
 

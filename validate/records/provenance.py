@@ -31,11 +31,12 @@ def version(distribution: str) -> str:
         return NOT_INSTALLED
 
 
-def source() -> str:
-    """A digest of this package's Python files, 16 hex digits."""
+def source(*beside: str) -> str:
+    """A digest of this package's Python files, and of those of packages ``beside`` it, 16 hex digits."""
     digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes() + b"\0")
+    for package in (PACKAGE, *(PACKAGE.parent / name for name in beside)):
+        for path in sorted(package.rglob("*.py")):
+            digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 
 
