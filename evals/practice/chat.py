@@ -55,5 +55,21 @@ def answer(item: Item, thinking: bool) -> str:
     return f"{thought}{item.content}{_RESPONSE_END}"
 
 
+def parsed(text: str, thinking: bool) -> tuple[str | None, str | None]:
+    """Content and reasoning of what was generated after :func:`prompt`, as ``kimi_k3_reasoning_parser.py`` tells them apart.
+
+    None where there is none; a text cut off while it thinks is all reasoning. Control tokens elsewhere stay where they are.
+    """
+    reasoning, closed, rest = text.partition(f"{CLOSE}think{SEP}")
+    if not thinking or (not closed and _RESPONSE in text):
+        reasoning, rest = "", text
+    elif not closed:
+        return None, reasoning or None
+    before, opened, inside = rest.partition(_RESPONSE)
+    end = f"{CLOSE}response{SEP}"
+    content = inside.partition(end)[0] if opened else before.replace(end, "")
+    return content.replace(f"{CLOSE}message{SEP}", "") or None, reasoning or None
+
+
 def _thought(reasoning: str) -> str:
     return f"{OPEN}think{SEP}{reasoning}{CLOSE}think{SEP}"

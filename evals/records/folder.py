@@ -1,7 +1,7 @@
 """The folder of an arm of evals: responses are appended as they come, so that a run that is killed loses none that it has."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,6 +11,16 @@ from validate.records.arm import Steps
 from validate.records.folder import MANIFEST, parse, text, unwritable, versioned, write
 
 RESPONSES, STEPS = "responses.jsonl", "steps.json"
+
+
+def begin(folder: Path, manifest: EvalManifest) -> None:
+    """The folder, no response in it yet."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    append(folder, [])
+    write_manifest(folder, manifest)
 
 
 def write_manifest(folder: Path, manifest: EvalManifest) -> None:
@@ -38,7 +48,7 @@ def append(folder: Path, answered: Iterable[Answered]) -> None:
     """Further lines of ``responses.jsonl``, handed to the system when this returns."""
     try:
         with (folder / RESPONSES).open("a", encoding="utf-8") as file:
-            file.write("".join(one.model_dump_json(exclude_defaults=True) + "\n" for one in answered))
+            file.write("".join(map(_line, answered)))
     except OSError as error:
         raise unwritable(folder / RESPONSES, error) from error
 
@@ -71,6 +81,25 @@ def mend(folder: Path) -> None:
             file.truncate(end)
     except OSError as error:
         raise unwritable(path, error) from error
+
+
+def drop(folder: Path, unwanted: Callable[[Answered], bool]) -> None:
+    """Takes responses out. InputError as for reading."""
+    path, part = folder / RESPONSES, folder / f".{RESPONSES}.part"
+    if not any(unwanted(one) for one in responses(folder)):
+        return
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            for one in responses(folder):
+                if not unwanted(one):
+                    file.write(_line(one))
+        os.replace(part, path)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def _line(one: Answered) -> str:
+    return one.model_dump_json(exclude_defaults=True) + "\n"
 
 
 def _ends_a_line(file: BinaryIO, end: int) -> bool:

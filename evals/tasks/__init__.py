@@ -1,4 +1,4 @@
-r"""lm-eval tasks: the benchmarks with Kimi K3's protocol, a YAML file each, and their greedy variants.
+r"""lm-eval tasks: the benchmarks with Kimi K3's protocol, a YAML file each, their greedy variants, and the practice tasks.
 
     lm_eval --include_path evals/tasks --tasks aime25 --metadata '{"data": "DIR"}' --apply_chat_template \
         --model local-chat-completions --model_args model=NAME,base_url=URL/v1/chat/completions

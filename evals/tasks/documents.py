@@ -7,7 +7,7 @@ and into no record.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,25 @@ GPQA_TASK = "Think step by step before answering. The last line of your response
 GSM8K_TASK = "Reason step by step. End your response with a line of the form '#### N', N being the numeric answer alone."
 
 
-def documents(source: Source, data: str | None, repeats: int) -> list[Document]:
-    """All of them, repeat by repeat, so that an interrupted run has whole repeats."""
+class Documents(list[Document]):
+    """All of a benchmark. ``data`` says what its rows are; ``secret``: their text may be in no record."""
+
+    def __init__(self, made: Iterable[Document], data: str, secret: bool) -> None:
+        super().__init__(made)
+        self.data, self.secret = data, secret
+
+
+def documents(source: Source, data: str | None, repeats: int, items: int | None = None, again: bool = False) -> Documents:
+    """Of the first ``items`` rows, repeat by repeat, so that an interrupted run has whole repeats. ``again``: ``seeds.seed``."""
     loaded = load(source, Path(data) if data else None)
-    made = [_made(source, place, row) for place, row in enumerate(loaded.rows, 1)]
-    items = list(zip(names(loaded), made, strict=True))
-    return [_document(source.name, item, repeat, fields) for repeat in range(repeats) for item, fields in items]
+    made = [_made(source, place, row) for place, row in enumerate(loaded.rows[:items], 1)]
+    named = dict(zip(names(loaded), made, strict=False))
+    return Documents(asked(source.name, named, repeats, again), loaded.identity, source.secret)
+
+
+def asked(benchmark: str, items: Mapping[str, Document], repeats: int, again: bool) -> list[Document]:
+    """Every item, by its name, as often as there are repeats."""
+    return [_document(benchmark, name, repeat, again, fields) for repeat in range(repeats) for name, fields in items.items()]
 
 
 def _made(source: Source, place: int, row: Row) -> Document:
@@ -47,9 +60,9 @@ def names(loaded: Loaded) -> list[str]:
     return [f"{place}" for place in range(len(loaded.rows))]
 
 
-def _document(benchmark: str, item: str, repeat: int, fields: Document) -> Document:
+def _document(benchmark: str, item: str, repeat: int, again: bool, fields: Document) -> Document:
     document: Document = {"prefix": "", "stratum": "", "permutation": [], **fields}
-    document |= {"benchmark": benchmark, "item": item, "repeat": repeat, "seed": seeds.seed(benchmark, item, repeat)}
+    document |= {"benchmark": benchmark, "item": item, "repeat": repeat, "seed": seeds.seed(benchmark, item, repeat, again)}
     if options := document.pop("options", None):
         order = seeds.permutation(benchmark, item, repeat, len(options))
         lines = "\n".join(f"{letter}) {options[option]}" for letter, option in zip(LETTERS, order, strict=True))

@@ -3,9 +3,13 @@
 import hashlib
 
 
-def seed(benchmark: str, item: str, repeat: int) -> int:
-    """The request's sampling seed, 0 to 2**31 - 1."""
-    return _number(f"seed/{benchmark}/{item}/{repeat}") % 2**31
+def seed(benchmark: str, item: str, repeat: int, again: bool = False) -> int:
+    """The request's sampling seed, 0 to 2**31 - 1.
+
+    ``again``: of the default path against itself, whose samples must not be copies: with the same seeds they would be wherever
+    the same engine rounds alike, and say nothing of sampling noise.
+    """
+    return _number(f"seed/{benchmark}/{item}/{repeat}{'/again' * again}") % 2**31
 
 
 def permutation(benchmark: str, item: str, repeat: int, n: int) -> list[int]:

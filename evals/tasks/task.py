@@ -1,16 +1,19 @@
 """The lm-eval task class of all benchmarks."""
 
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from datasets import Dataset
+from datasets import Dataset, DatasetInfo
 from lm_eval.api.instance import Instance
 from lm_eval.api.task import ConfigurableTask
 
 from evals.data.sources import SOURCES
 from evals.grading import aime25, gpqa, gsm8k, mrcr
 from evals.grading.response import Grade, Response
-from evals.tasks.documents import Document, documents
+from evals.tasks import practice as practices
+from evals.tasks.documents import Document, Documents, documents
 
 GRADERS: dict[str, Callable[[Response, Document], Grade]] = {
     "aime25": lambda response, document: aime25.grade(response, document["gold"]),
@@ -18,6 +21,26 @@ GRADERS: dict[str, Callable[[Response, Document], Grade]] = {
     "gsm8k": lambda response, document: gsm8k.grade(response, document["gold"]),
     "mrcr_openai": lambda response, document: mrcr.grade_openai(response, document["gold"], document["prefix"]),
 }
+GRADERS |= {
+    "practice_integers": GRADERS["aime25"],
+    "practice_choices": GRADERS["gpqa_diamond"],
+    "practice_stories": GRADERS["gsm8k"],
+    "practice_needles": GRADERS["mrcr_openai"],
+}
+DIGESTED = ("item", "messages", "gold", "prefix", "stratum", "permutation")  # of a document: what both arms are asked
+
+
+class Scored(str):
+    """Stands for a response that is graded already: its text need not be kept, and how it ended has been seen."""
+
+    scores: Mapping[str, float]
+
+
+def scored(scores: Mapping[str, float]) -> Scored:
+    """An empty text with these scores."""
+    made = Scored()
+    made.scores = scores
+    return made
 
 
 def grade(response: Response, document: Document) -> Grade:
@@ -25,14 +48,36 @@ def grade(response: Response, document: Document) -> Grade:
     return GRADERS[document["benchmark"]](response, document)
 
 
-def dataset(benchmark: str, repeats: int, data: str | None = None, **_: Any) -> dict[str, Dataset]:
-    """lm-eval's ``custom_dataset``. Its arguments are the YAML's metadata and what ``--metadata`` adds: ``data``, ``repeats``."""
-    return {"test": Dataset.from_list(documents(SOURCES[benchmark], data, repeats))}
+def dataset(
+    benchmark: str, repeats: int, data: str | None = None, items: int | None = None, again: bool = False, **_: Any
+) -> dict[str, Dataset]:
+    """lm-eval's ``custom_dataset``. Its arguments are the YAML's metadata and what ``--metadata`` adds."""
+    return {"test": _dataset(documents(SOURCES[benchmark], data, repeats, items, again))}
+
+
+def practice(benchmark: str, items: int, repeats: int, seed: int, again: bool = False, **_: Any) -> dict[str, Dataset]:
+    """The same of a practice task."""
+    return {"test": _dataset(practices.documents(benchmark, items, repeats, seed, again))}
+
+
+def _dataset(made: Documents) -> Dataset:
+    """lm-eval hands on nothing else than a dataset: what the rows are is in its description."""
+    return Dataset.from_list(made, info=DatasetInfo(description=json.dumps(said(made))))
+
+
+def said(made: Documents) -> dict[str, Any]:
+    """``data`` in words, ``digest`` of what is asked, and whether the text is ``secret``."""
+    digest = hashlib.sha256()
+    for document in made:
+        digest.update(json.dumps([document[field] for field in DIGESTED], ensure_ascii=False).encode())
+    return {"data": made.data, "digest": digest.hexdigest()[:16], "secret": made.secret}
 
 
 def process_results(document: Document, results: list[str]) -> dict[str, float]:
     """The scores of the final content. lm-eval says nothing of how a response ended: what was cut off is graded as it stands."""
-    return dict(grade(Response(results[0]), document).scores)
+    (found,) = results
+    known: Mapping[str, float] | None = getattr(found, "scores", None)  # lm-eval has this file as another module, and its classes
+    return dict(grade(Response(found), document).scores if known is None else known)
 
 
 class Seeded(ConfigurableTask):

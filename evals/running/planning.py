@@ -1,0 +1,63 @@
+"""A suite's tasks as lm-eval loads them, with their documents."""
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evals.records.model import TaskPlan
+from evals.running.suite import Asked, Suite
+from validate.errors import InputError
+from validate.numerics import selection
+
+TASKS = Path(__file__).parents[1] / "tasks"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A task of lm-eval's, and the record of what is asked of it."""
+
+    task: Any
+    plan: TaskPlan
+
+
+def chosen(suite: Suite, keyword: str | None) -> list[Asked]:
+    """The suite's tasks whose names match."""
+    if keyword is None:
+        return list(suite.tasks)
+    found = [task for task in suite.tasks if keyword == task.name or selection.matches(keyword, task.name)]
+    if not found:
+        raise InputError(f"-k '{keyword}' selects none of the tasks {', '.join(task.name for task in suite.tasks)}")
+    return found
+
+
+def planned(suite: Suite, keyword: str | None, data: Path | None, again: bool = False) -> list[Planned]:
+    """The tasks with all documents. ``again``: with the seeds of the default path against itself.
+
+    InputError where a data set is not to be had, or is another one than it should be.
+    """
+    return [_planned(task, data, again) for task in chosen(suite, keyword)]
+
+
+def _planned(asked: Asked, data: Path | None, again: bool) -> Planned:
+    from lm_eval.tasks import TaskManager
+
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    metadata: dict[str, Any] = {"repeats": asked.repeats, "again": again}
+    metadata |= {"items": asked.items} if asked.items else {}
+    metadata |= {"data": str(data)} if data else {}
+    manager = TaskManager(include_path=str(TASKS), include_defaults=False, metadata=metadata)
+    task = manager.load([asked.name])["tasks"][asked.name]
+    documents = task.dataset["test"]
+    said, config = json.loads(documents.info.description), task.config
+    plan = TaskPlan(
+        name=asked.name,
+        items=len(documents) // asked.repeats,
+        repeats=asked.repeats,
+        metric=config.metric_list[0]["metric"],
+        margin=asked.margin,
+        generation={name: value for name, value in config.generation_kwargs.items() if name != "until"},
+        **said,
+    )
+    return Planned(task, plan)

@@ -1,0 +1,106 @@
+"""The record of an arm in the making: each response is graded when it comes and kept before anybody sees it."""
+
+import hashlib
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evals.grading.response import Outcome, Response
+from evals.records import folder
+from evals.records.model import Answered, TaskPlan
+from evals.running.asking import Asker, Question, Reply
+from evals.running.progress import Progress
+from evals.tasks.task import grade
+from validate.equivalence import attestation
+from validate.equivalence.engine import CORRUPTED, metric
+from validate.equivalence.record import combined
+from validate.records.arm import Steps
+
+EVERY = 10.0  # seconds between two looks at the engine's counts, which a run that is killed loses at most
+Key = tuple[str, str, int]
+
+
+@dataclass
+class Recording:
+    """``scored``: by task, item and repeat, the scores of what is recorded; ``errors`` of them are none."""
+
+    there: Path
+    plans: Mapping[str, TaskPlan]
+    steps: Steps
+    progress: Progress
+    scored: dict[Key, dict[str, float]] = field(default_factory=dict)
+    errors: int = 0
+    _corrupted: dict[str, float] = field(default_factory=dict)
+    _looked: float = -math.inf
+
+    def has(self, key: Key) -> bool:
+        """Whether there is a response."""
+        return key in self.scored
+
+    def scores(self, key: Key) -> dict[str, float]:
+        """What it is worth."""
+        return self.scored[key]
+
+    def ask(self, task: str, questions: Sequence[Question], documents: Mapping[Key, Mapping[str, Any]], asker: Asker) -> None:
+        """Asks what is left of a task, and counts the engine's steps meanwhile. Lost if the engine is."""
+        if not questions:
+            return
+        begun = asker.account()  # of what was before
+        self._corrupted = {engine: metric(account.metrics, CORRUPTED) or 0.0 for engine, account in begun.items()}
+        self._looked = -math.inf
+
+        def replied(question: Question, reply: Reply) -> None:
+            # The counts first: what is recorded is not asked again, and would lack the steps that prove it.
+            if time.monotonic() - self._looked > EVERY:
+                self._look(task, asker)
+            self._keep(answered(self.plans[task], documents[question.key], question, reply))
+
+        asker.ask(questions, replied)
+        self._look(task, asker)
+
+    def _keep(self, one: Answered) -> None:
+        folder.append(self.there, [one])
+        self.scored[one.key] = dict(one.scores)
+        self.errors += one.outcome is Outcome.ERROR
+        self.progress.add(one.tokens)
+
+    def _look(self, task: str, asker: Asker) -> None:
+        """Adds what the engines counted since the last look; a server that was started anew in between begins at 0."""
+        for engine, account in asker.account().items():
+            now, before = metric(account.metrics, CORRUPTED), self._corrupted.get(engine, 0.0)
+            new = None if now is None else int(now - before if now >= before else now)
+            self._corrupted[engine] = now or 0.0
+            self.steps = combined(self.steps, task, attestation.counted(account.steps), new)
+        folder.write_steps(self.there, self.steps)
+        self._looked = time.monotonic()
+
+
+def answered(plan: TaskPlan, document: Mapping[str, Any], question: Question, reply: Reply) -> Answered:
+    """The record of a response. Of a secret set's text it has a digest."""
+    response = Response(reply.content, reply.reasoning, reply.finish, reply.error)
+    worth = grade(response, dict(document))
+    words = f"{reply.error}: {reply.detail}" if reply.error and reply.detail and not plan.secret else reply.error
+    return Answered(
+        task=plan.name,
+        item=question.item,
+        repeat=question.repeat,
+        stratum=document["stratum"],
+        outcome=worth.outcome,
+        scores=dict(worth.scores),
+        answer=None if worth.answer == reply.content else worth.answer,  # of MRCR all of the content
+        reasoning_only=worth.reasoning_only,
+        finish=reply.finish,
+        error=words,
+        content=None if plan.secret else reply.content,
+        reasoning=None if plan.secret else reply.reasoning,
+        digest=hashlib.sha256((reply.content or "").encode(errors="replace")).hexdigest()[:16],
+        permutation=tuple(document["permutation"]),
+        prompt_tokens=reply.prompt_tokens,
+        tokens=reply.tokens,
+        loop=reply.loop,
+        seconds=reply.seconds,
+        attempts=reply.attempts,
+    )
