@@ -310,7 +310,7 @@ def evals(
         raise InputError(f"--arm {arm}: the arms are {', '.join(NAMES)}, or all")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is recorded is kept, and how to go on is said
     default, specialized = tuple(default_url or ()), tuple(specialized_url or ())
-    urls = {"default": default, "default-again": default, "specialized": specialized}
+    urls: whole.Urls = {"default": default, "default-again": default, "specialized": specialized}
     given = {"suite": suite, "keyword": keyword, "data": str(data) if data else None, "plant": plant}
     if resume is not None:
         run = whole.resume(resume, given, urls, console())

@@ -1,7 +1,7 @@
 """The arms of a suite, recorded one after the other or side by side, and compared: what ``nox -s evals`` does.
 
-A run's folder holds ``begun.json``, a folder for each arm by its name, what engines say on standard error (``<arm>.log``), and the
-comparison. A run that is interrupted, or whose servers are not up at once, is resumed from that folder.
+A run's folder holds ``begun.json``, a folder for each arm by its name, what engines say on standard error (``<arm>.log``), and
+the comparison. A run that is interrupted, or whose servers are not up at once, is resumed from that folder.
 """
 
 import shlex
@@ -64,7 +64,7 @@ class Run:
             order = [["default", "default-again"], ["specialized"]] if arms.stand_in else [[name] for name in NAMES]
         try:
             for names in order:
-                left = {name: self._command(name) for name in names if not arm.complete(self.there / name)}
+                left: dict[str, list[str]] = {name: self._command(name) for name in names if not arm.complete(self.there / name)}
                 side_by_side.run(left, self.there, arms.environment, lambda name: arm.ended(self.there / name), self.out)
         except KeyboardInterrupt:
             self.out.print(f"interrupted; what is recorded is kept, go on with: {self._again()}", markup=False, soft_wrap=True)
