@@ -98,6 +98,9 @@ def compare(
     default: Annotated[Path, typer.Argument(help="record of the default path")],
     again: Annotated[Path, typer.Argument(help="of the default path again, batched otherwise: the noise")],
     specialized: Annotated[Path, typer.Argument(help="of the specialized path")],
+    float32: Annotated[
+        Path | None, typer.Option(help="of the stand-in's default path in float32: its own error is the noise then")
+    ] = None,
     undrafted: Annotated[Path | None, typer.Option(help="of the specialized path without drafts")] = None,
     output: Output = Path("runs"),
 ) -> int:
@@ -109,7 +112,7 @@ def compare(
     from validate.equivalence.compare import session
     from validate.report.console import console
 
-    return session.run((default, again, specialized), undrafted, output, console())
+    return session.run((default, again, specialized), output, console(), float32=float32, undrafted=undrafted)
 
 
 @app.command()
@@ -218,7 +221,7 @@ def build(
 @app.command()
 def record(
     arms: Annotated[str, typer.Argument(help="an arm set's name, or a .toml file")],
-    arm: Annotated[str, typer.Option(help="default, default-again or specialized")] = "default",
+    arm: Annotated[str, typer.Option(help="default, default-again, specialized or float32")] = "default",
     url: Annotated[
         list[str] | None, typer.Option(help="a server of that arm; may be repeated  [default: an engine in process]")
     ] = None,

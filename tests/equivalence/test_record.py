@@ -22,6 +22,7 @@ from validate.report.console import console
 ALONE = {"kind": "alone", "name": "alone", "lengths": [1, 2, 3], "tokens": 3}
 TWO = {"kind": "together", "name": "two", "sizes": [2, 3], "lengths": [3, 5], "tokens": 4, "decode_only": True}
 FORCED = {"kind": "forced", "name": "forced", "of": ["two"]}
+DICTATED = {"kind": "dictated", "name": "dictated", "requests": 2, "length": 6}
 PREFIX = {"kind": "prefix", "name": "prefix", "requests": 1, "blocks": 1, "tokens": 2}
 PREEMPTED = {"kind": "preemption", "name": "preempted", "requests": 2, "lengths": [2, 3], "after": 2, "tokens": 5}
 
@@ -64,6 +65,21 @@ def test_a_record_holds_what_was_decoded(recorder: Any) -> None:
     assert by_key["two-3/1"].tokens == tuple(decoded(by_key["two-3/1"].prompt, 4))
     assert by_key["forced-two-3/1"].tokens == by_key["two-3/1"].tokens
     assert by_key["two-3/1"].times.first_token == pytest.approx(0.5)
+
+
+def test_the_float32_arm_records_forced_requests_alone(recorder: Any, tmp_path: Path) -> None:
+    arms = arm_set(ALONE, TWO, FORCED, DICTATED, stand_in=True)
+    _, first = recorder(Double(), arms)
+    assert first.manifest.rounds_to == "bfloat16"
+    code, made = recorder(Double(), arms, "float32", force_from=last(tmp_path))
+    assert code == 0
+    assert made.manifest.rounds_to == made.manifest.engine["dtype"] == "float32"
+    assert (made.manifest.scenes, made.manifest.planned) == (("forced-two-2", "forced-two-3", "dictated"), 5 + 2)
+    before = {one.key: one.tokens for one in first.transcripts}
+    assert all(before[one.key] == one.tokens for one in made.transcripts)
+    for none in (arm_set(ALONE, TWO, FORCED), arm_set(ALONE, stand_in=True)):
+        with pytest.raises(InputError, match=r"--arm float32: .* it has no such arm"):
+            recorder(Double(), none, "float32")
 
 
 def test_default_again_records_the_same_requests(recorder: Any) -> None:

@@ -14,9 +14,18 @@ from validate.report.console import COLOURS
 SHOWN = 10  # findings printed at the end; summary.md has more
 
 
-def run(arms: tuple[Path, Path, Path], undrafted: Path | None, output: Path, out: Console, golden: bool = False) -> int:
+def run(
+    arms: tuple[Path, Path, Path],
+    output: Path,
+    out: Console,
+    *,
+    float32: Path | None = None,
+    undrafted: Path | None = None,
+    golden: bool = False,
+) -> int:
     """Reads the arms, writes the comparison's folder, prints it. InputError for a record that is damaged."""
-    read = Arms(*(arm_folder.read(path) for path in arms))
+    default, again, specialized = (arm_folder.read(path) for path in arms)
+    read = Arms(default, again, specialized, arm_folder.read(float32) if float32 else None)
     comparison = compare(read, arm_folder.read(undrafted) if undrafted else None, golden)
     made = folder.create(output, "compare")
     folder.write(made, "comparison.json", comparison.model_dump_json(indent=2) + "\n")

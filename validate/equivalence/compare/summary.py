@@ -73,10 +73,10 @@ def _forced(comparison: Comparison) -> str:
     shown = [s for s in statistics if s.group == "all" or s.verdict is Verdict.FAIL]
     undecided = [s for s in statistics if s.group != "all" and s.verdict is Verdict.INCONCLUSIVE]
     text = [
-        f"Allowed is the greater of a multiple of the A/A figure and of what the dtype's rounding makes of it "
-        f"({comparison.floor:.3g} nats of a logit; validate/equivalence/compare/allowance.py). "
+        f"Allowed is the greater of {comparison.multiple:.3g} times the {comparison.noise} figure and of what the dtype's "
+        f"rounding makes of it ({comparison.floor:.3g} nats of a logit; validate/equivalence/compare/allowance.py). "
         "Bounds are of specialized less allowed.",
-        _statistics(shown),
+        _statistics(shown, comparison.noise),
         f"The divergence's tail, of which only the sum is recorded, may add {comparison.forced.kl_lacking:.2g} nats a token.",
     ]
     if undecided:
@@ -85,13 +85,13 @@ def _forced(comparison: Comparison) -> str:
     return "\n\n".join(text)
 
 
-def _statistics(statistics: Iterable[Statistic]) -> str:
-    header = ["statistic", "of", "requests", "tokens", "specialized", "A/A", "allowed", "low", "high", "p adjusted", "verdict"]
+def _statistics(statistics: Iterable[Statistic], noise: str) -> str:
+    header = ["statistic", "of", "requests", "tokens", "specialized", noise, "allowed", "low", "high", "p adjusted", "verdict"]
     return markdown(
         header,
         [
             [s.name, s.group, s.requests, s.tokens]
-            + [f"{value:.3g}" for value in (s.specialized, s.again, s.allowed, s.low, s.high, s.p)]
+            + [f"{value:.3g}" for value in (s.specialized, s.noise, s.allowed, s.low, s.high, s.p)]
             + [s.verdict]
             for s in statistics
         ],
