@@ -15,7 +15,7 @@ from validate.equivalence.engine import metric
 from validate.equivalence.record import Asked, model_digest
 from validate.equivalence.server import Server
 from validate.errors import InputError
-from validate.records import arm_folder
+from validate.records import arm_folder, folder
 from validate.records.arm import StepCount, Steps
 from validate.report.console import console
 
@@ -119,6 +119,12 @@ def test_a_killed_recording_goes_on(recorder: Any, tmp_path: Path) -> None:
     _, made = recorder(double, arms, resume=there)
     assert double.plays == [["length-3"], ["0", "1", "2"]]
     assert sorted(one.key for one in made.transcripts) == sorted(one.key for one in whole.transcripts)
+
+
+def test_what_another_process_records_is_not_resumed(recorder: Any) -> None:
+    _, made = recorder(Double(), arm_set(ALONE))
+    with folder.alone(made.folder), pytest.raises(InputError, match="another process writes to"):
+        recorder(Double(), arm_set(ALONE), resume=made.folder)
 
 
 def test_only_the_same_arm_is_resumed(recorder: Any) -> None:

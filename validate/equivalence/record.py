@@ -1,5 +1,6 @@
 """Records an arm: runs its scenes on one engine or on several servers, and keeps what ends as it ends."""
 
+import contextlib
 import hashlib
 import os
 import shlex
@@ -130,6 +131,14 @@ def record(asked: Asked, out: Console, running: Engine | None = None) -> int:
     os.environ.update(asked.arms.environment)  # OMP_NUM_THREADS, say: torch, whoever imports it first, reads it then
     if asked.name not in (*asked.arms.defaults, "specialized"):
         raise InputError(f"--arm {asked.name}: {asked.arms.name} forces no tokens of a stand-in that rounds: it has no such arm")
+    if asked.resume is None:
+        return _record(asked, out, running)
+    arm_folder.manifest(asked.resume)  # that there is one
+    with folder.alone(asked.resume):
+        return _record(asked, out, running)
+
+
+def _record(asked: Asked, out: Console, running: Engine | None) -> int:
     earlier = arm_folder.read(asked.resume, mend=True) if asked.resume else None
     if earlier and earlier.manifest.name != asked.name:
         raise InputError(f"cannot resume {asked.resume} as {asked.name}: it records {earlier.manifest.name}")
@@ -142,7 +151,8 @@ def record(asked: Asked, out: Console, running: Engine | None = None) -> int:
         if len(facts) > 1:
             raise InputError("the servers differ in block size: start them with the same arguments")
         current = _recording(asked, facts.pop(), engines[0], earlier, out)
-        return _recorded(asked, current, engines, source, out)
+        with contextlib.nullcontext() if earlier else folder.alone(current.folder):
+            return _recorded(asked, current, engines, source, out)
     finally:
         for engine in engines:
             if engine is not running:

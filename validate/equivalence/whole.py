@@ -54,6 +54,10 @@ class Whole:
 
     def run(self) -> int:
         """Records what is not recorded yet, then compares. Exit code as of the verdict, 3 where an arm cannot be recorded."""
+        with folder.alone(self.there):
+            return self._run()
+
+    def _run(self) -> int:
         again = shlex.join(["python", "-m", "validate", "equivalence", self.begun.arm_set, "--resume", str(self.there)])
         try:
             for names in self._order():
