@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from lm_eval.api.instance import Instance
 from lm_eval.api.task import ConfigurableTask
 
@@ -17,7 +17,10 @@ GRADERS: dict[str, Callable[[Response, Document], Grade]] = {
     "gpqa_diamond": lambda response, document: gpqa.grade(response, document["gold"]),
     "gsm8k": lambda response, document: gsm8k.grade(response, document["gold"]),
     "mrcr_openai": lambda response, document: mrcr.grade_openai(response, document["gold"], document["prefix"]),
+    "mrcr_v2": lambda response, document: mrcr.grade_deepmind(response, document["gold"], document["prefix"]),
 }
+
+TOGETHER = 32  # documents: Arrow refuses 2 GiB of text at once, all of MRCR has more, and a document of 8 million tokens 36 MB
 
 
 def grade(response: Response, document: Document) -> Grade:
@@ -27,7 +30,9 @@ def grade(response: Response, document: Document) -> Grade:
 
 def dataset(benchmark: str, repeats: int, data: str | None = None, **_: Any) -> dict[str, Dataset]:
     """lm-eval's ``custom_dataset``. Its arguments are the YAML's metadata and what ``--metadata`` adds: ``data``, ``repeats``."""
-    return {"test": Dataset.from_list(documents(SOURCES[benchmark], data, repeats))}
+    made = documents(SOURCES[benchmark], data, repeats)
+    parts = [Dataset.from_list(made[start : start + TOGETHER]) for start in range(0, len(made), TOGETHER)]
+    return {"test": concatenate_datasets(parts)}
 
 
 def process_results(document: Document, results: list[str]) -> dict[str, float]:

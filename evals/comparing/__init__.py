@@ -1,0 +1,1 @@
+"""Two arms of evals, compared from their records."""
