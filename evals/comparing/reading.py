@@ -15,7 +15,8 @@ from validate.errors import InputError
 from validate.verdict import Verdict
 
 OUTCOMES = tuple(Outcome)
-ERROR, SCORED = OUTCOMES.index(Outcome.ERROR), OUTCOMES.index(Outcome.SCORED)
+PLACES = {outcome: place for place, outcome in enumerate(OUTCOMES)}
+ERROR, SCORED = PLACES[Outcome.ERROR], PLACES[Outcome.SCORED]
 UNSEEN = 255  # among outcomes: there is no response
 MOST = 20_000_000  # responses of one arm: 200 MB
 
@@ -101,7 +102,7 @@ def _take(answered: Answered, plan: TaskPlan | None, tasks: dict[str, Responses]
         return "a second response to one request"
     if answered.stratum != of_task.strata[row]:
         return "an item of two strata"
-    score, outcome = answered.scores.get(plan.metric), OUTCOMES.index(answered.outcome)
+    score, outcome = answered.scores.get(plan.metric), PLACES[answered.outcome]
     if score is None:
         return f"no score named {plan.metric}"
     if not 0.0 <= score <= 1.0 or (score and outcome != SCORED):
