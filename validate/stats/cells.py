@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-WIDTH = 1 / 2048
+WIDTH = 1 / 256
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,10 @@ class Cells:
 
 
 def of(values: Array) -> Cells:
-    """The mean stays what it is; the variance loses what is within a cell, WIDTH squared / 12 = 2e-8 at most.
+    """The mean stays what it is; the variance loses what is within a cell: WIDTH squared / 12 = 1.3e-6 of even values.
 
-    A difference between two means of k scores 0 or 1 is a multiple of 1 / k, and nothing is lost where k is below 2048.
+    MRCR's items differ with a variance of 0.05 and more. A difference between two means of k scores 0 or 1 is a multiple of
+    1 / k, and nothing is lost where k is below 256.
     """
     cell = np.rint((values + 1.0) / WIDTH).astype(np.int64)
     counts, sums = np.bincount(cell), np.bincount(cell, values)

@@ -1,8 +1,8 @@
 """Error rates of whole runs of four benchmarks: ``python -m tests.evals.comparing.simulation [TRIALS]``.
 
-A run is AIME25, GPQA-Diamond, GSM8K and MRCR as tests/stats/simulation.py draws them, each with its margin. Its verdict, its alarms and
-its early stop are those of evals/comparing; the rules used elsewhere get the same responses: TensorRT-LLM's (unpaired, a standard
-deviation of 50) and a test of any loss on discordant pairs that stops.
+A run is GSM8K, AIME25, GPQA-Diamond and MRCR as tests/stats/simulation.py draws them, each with its margin. Its verdict, alarms
+and early stop are those of evals/comparing; other rules get the same responses: TensorRT-LLM's (unpaired, a standard deviation of
+50), and a stop for any loss on discordant pairs.
 """
 
 import sys
@@ -48,7 +48,7 @@ def rates(drops: tuple[float, ...], trials: int, seed: int = 0) -> dict[str, flo
 
 
 def stop(pairs: list[tuple[Scores, Scores]]) -> tuple[bool, float]:
-    """Whether the run stops at any look, one after every repeat of every task, and the share of its responses asked until then."""
+    """Whether the run stops at any look, one after every repeat of each task, and the share of its responses asked by then."""
     planned, asked = sum(default.size for default, _ in pairs), 0
     values = np.ones(len(pairs))
     for task, (setting, (default, specialized)) in enumerate(zip(RUN, pairs, strict=True)):
