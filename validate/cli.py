@@ -116,6 +116,36 @@ def compare(
 
 
 @app.command()
+def compare_evals(
+    default: Annotated[Path, typer.Argument(help="record of the default path's evals")],
+    specialized: Annotated[Path, typer.Argument(help="of the specialized path's")],
+    again: Annotated[Path | None, typer.Option(help="of the default path's again, with other seeds")] = None,
+    output: Output = Path("runs"),
+) -> int:
+    """Compares recorded arms of evals, paired by item and repeat; needs no engine.
+
+    Exit code 0 if every task's loss is shown to be within its margin, 1 if one is shown to be beyond it, 2 if the records do not
+    decide it, 3 if they are no proof: other engines or data, responses that are missing, too few specialized steps.
+    """
+    from evals.comparing import session
+    from validate.report.console import console
+
+    return session.run(default, again, specialized, output, console())
+
+
+@app.command()
+def power(
+    default: Annotated[Path, typer.Argument(help="record of the default path's evals")],
+    again: Annotated[Path, typer.Argument(help="of the default path's again, with other seeds")],
+) -> int:
+    """Says before the specialized arm is run what its comparison will find: how likely a PASS is, which losses fail."""
+    from evals.comparing import power as planned
+    from validate.report.console import console
+
+    return planned.run(default, again, console())
+
+
+@app.command()
 def faults() -> int:
     """Lists the planted faults: of decode stages (numerics --plant) and of whole engines (record --plant)."""
     from rich.table import Table

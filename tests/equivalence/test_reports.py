@@ -10,8 +10,8 @@ import pytest
 from tests.equivalence.faults import FAULTS
 from tests.equivalence.toy import Arms, Plan, arms, steps
 from tests.support import Tool
+from validate.equivalence.compare import junit
 from validate.equivalence.compare.comparison import Comparison, compare
-from validate.equivalence.compare.junit import render as junit
 from validate.equivalence.compare.summary import render
 from validate.equivalence.compare.timings import timings
 from validate.records import arm_folder
@@ -33,6 +33,10 @@ def failed() -> Comparison:
     found = arms(fault=FAULTS["stale_after_preemption"])
     planted = found.specialized.manifest.model_copy(update={"planted": "stale_after_preemption"})
     return compare(replace(found, specialized=replace(found.specialized, manifest=planted)))
+
+
+def junit_of(comparison: Comparison) -> str:
+    return junit.render("equivalence", comparison.checks, comparison.told)
 
 
 def test_the_first_screen_of_a_summary(sound: Arms) -> None:
@@ -69,10 +73,10 @@ def test_a_failure_in_a_summary(failed: Comparison) -> None:
 
 
 def test_junit(sound: Arms, failed: Comparison) -> None:
-    suite = ET.fromstring(junit(failed)).find("testsuite")
+    suite = ET.fromstring(junit_of(failed)).find("testsuite")
     assert suite is not None
     assert (suite.get("failures"), suite.get("skipped")) == ("2", "1")
-    inconclusive = ET.fromstring(junit(compare(replace(sound, specialized=replace(sound.specialized, steps=None)))))
+    inconclusive = ET.fromstring(junit_of(compare(replace(sound, specialized=replace(sound.specialized, steps=None)))))
     assert inconclusive.find(".//error[@type='INVALID']") is not None
 
 

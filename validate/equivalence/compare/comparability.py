@@ -77,17 +77,18 @@ def _differences(first: ArmManifest, second: ArmManifest) -> Iterator[str]:
     names = f"{first.name} has", f"{second.name} has"
     for field in ArmManifest.model_fields:
         if field not in MAY_DIFFER:
-            yield from _apart(field, getattr(first, field), getattr(second, field), names)
+            yield from apart(field, getattr(first, field), getattr(second, field), names)
     for field in ("system", "cpu", "cores", "gpus"):  # the memory of two nodes of one kind may differ by what firmware takes
-        yield from _apart(f"machine.{field}", getattr(first.machine, field), getattr(second.machine, field), names)
+        yield from apart(f"machine.{field}", getattr(first.machine, field), getattr(second.machine, field), names)
     if bool(first.served) != bool(second.served):
         yield f"served: {names[0]} {first.served or 'none'}, {names[1]} {second.served or 'none'}"
 
 
-def _apart(name: str, first: Any, second: Any, names: tuple[str, str]) -> Iterator[str]:
+def apart(name: str, first: Any, second: Any, names: tuple[str, str]) -> Iterator[str]:
+    """A line a difference between two values, of dictionaries a line a key; ``names``: "default has", "specialized has"."""
     if isinstance(first, dict) and isinstance(second, dict):
         for key in sorted({*first, *second}):
-            yield from _apart(f"{name}.{key}", first.get(key), second.get(key), names)
+            yield from apart(f"{name}.{key}", first.get(key), second.get(key), names)
     elif first != second:
         yield f"{name}: {names[0]} {first}, {names[1]} {second}"
 
