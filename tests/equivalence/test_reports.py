@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.equivalence.faults import FAULTS
-from tests.equivalence.toy import Arms, Plan, arms, steps
+from tests.equivalence.toy import Arms, Plan, arms, quiet_arms, steps
 from tests.support import Tool
 from validate.equivalence.compare import junit
 from validate.equivalence.compare.comparison import Comparison, compare
@@ -60,6 +60,14 @@ def test_a_summary_of_gb300(sound: Arms) -> None:
     text = render(compare(other))
     assert "What ran: **Kimi K3 in vLLM, on NVIDIA GB300**" in text
     assert "stand-in" not in text
+
+
+def test_a_summary_with_the_float32_arm() -> None:
+    text = render(compare(quiet_arms(1.0)))
+    assert text.startswith("# PASS: specialized against default")
+    assert "Allowed is the greater of 2.24 times the float32 figure" in text
+    assert "| specialized | float32 | allowed |" in text
+    assert "- float32: decode_backend auto" in text
 
 
 def test_a_failure_in_a_summary(failed: Comparison) -> None:

@@ -13,8 +13,8 @@ SHOWN = 20  # findings written out; comparison.json holds them all
 
 def render(comparison: Comparison) -> str:
     """Markdown."""
-    default, _, specialized = comparison.arms
-    parts = [head(f"{comparison.verdict}: {specialized.name} against {default.name}", comparison.arms)]
+    compared = comparison.arms[:3]  # without the float32 arm, which is nobody's path
+    parts = [head(f"{comparison.verdict}: {compared[2].name} against {compared[0].name}", compared)]
     parts += ["## Checks", checks_table(comparison.checks), "## Steps of the specialized arm", _steps(comparison)]
     found = comparison.findings
     if found:
