@@ -98,6 +98,9 @@ def compare(
     default: Annotated[Path, typer.Argument(help="record of the default path")],
     again: Annotated[Path, typer.Argument(help="of the default path again, batched otherwise: the noise")],
     specialized: Annotated[Path, typer.Argument(help="of the specialized path")],
+    float32: Annotated[
+        Path | None, typer.Option(help="of the stand-in's default path in float32: its own error is the noise then")
+    ] = None,
     undrafted: Annotated[Path | None, typer.Option(help="of the specialized path without drafts")] = None,
     output: Output = Path("runs"),
 ) -> int:
@@ -109,7 +112,37 @@ def compare(
     from validate.equivalence.compare import session
     from validate.report.console import console
 
-    return session.run((default, again, specialized), undrafted, output, console())
+    return session.run((default, again, specialized), output, console(), float32=float32, undrafted=undrafted)
+
+
+@app.command()
+def compare_evals(
+    default: Annotated[Path, typer.Argument(help="record of the default path's evals")],
+    specialized: Annotated[Path, typer.Argument(help="of the specialized path's")],
+    again: Annotated[Path | None, typer.Option(help="of the default path's again, with other seeds")] = None,
+    output: Output = Path("runs"),
+) -> int:
+    """Compares recorded arms of evals, paired by item and repeat; needs no engine.
+
+    Exit code 0 if every task's loss is shown to be within its margin, 1 if one is shown to be beyond it, 2 if the records do not
+    decide it, 3 if they are no proof: other engines or data, responses that are missing, too few specialized steps.
+    """
+    from evals.comparing import session
+    from validate.report.console import console
+
+    return session.run(default, again, specialized, output, console())
+
+
+@app.command()
+def power(
+    default: Annotated[Path, typer.Argument(help="record of the default path's evals")],
+    again: Annotated[Path, typer.Argument(help="of the default path's again, with other seeds")],
+) -> int:
+    """Says before the specialized arm is run what its comparison will find: how likely a PASS is, which losses fail."""
+    from evals.comparing import power as planned
+    from validate.report.console import console
+
+    return planned.run(default, again, console())
 
 
 @app.command()
@@ -218,7 +251,7 @@ def build(
 @app.command()
 def record(
     arms: Annotated[str, typer.Argument(help="an arm set's name, or a .toml file")],
-    arm: Annotated[str, typer.Option(help="default, default-again or specialized")] = "default",
+    arm: Annotated[str, typer.Option(help="default, default-again, specialized or float32")] = "default",
     url: Annotated[
         list[str] | None, typer.Option(help="a server of that arm; may be repeated  [default: an engine in process]")
     ] = None,
@@ -302,12 +335,11 @@ def evals(
 ) -> int:
     """Asks the benchmarks of both paths through lm-eval, and compares them item by item."""
     from evals.running import whole
-    from validate.equivalence.arm import NAMES
     from validate.report.console import console
 
-    name = next((known for known in NAMES if known == arm), None)
+    name = next((known for known in whole.ARMS if known == arm), None)
     if name is None and arm != "all":
-        raise InputError(f"--arm {arm}: the arms are {', '.join(NAMES)}, or all")
+        raise InputError(f"--arm {arm}: the arms are {', '.join(whole.ARMS)}, or all")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is recorded is kept, and how to go on is said
     default, specialized = tuple(default_url or ()), tuple(specialized_url or ())
     urls: whole.Urls = {"default": default, "default-again": default, "specialized": specialized}

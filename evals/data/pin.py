@@ -1,4 +1,4 @@
-"""``python -m evals.data.pin NAME DIR [WHAT]``: pins the rows of ``DIR/NAME.*`` as they are now, in ``DIR/NAME.pin.json``."""
+"""``python -m evals.data.pin NAME DIR [WHAT]``: pins the set's rows in DIR as they are now, in ``DIR/NAME.pin.json``."""
 
 import json
 import sys
@@ -14,8 +14,8 @@ def pin(name: str, folder: Path, what: str) -> Path:
     if name not in SOURCES:
         raise InputError(f"there is no data set {name}; there are {', '.join(SOURCES)}")
     source = SOURCES[name]
-    rows = loading.read(source, [loading.given(source, folder)])
-    digests = [loading.row_digest(row, source.columns) for row in rows]
+    parts = loading.read(source, loading.given(source, folder))
+    digests = [loading.row_digest(row, source.columns) for rows in parts.values() for row in rows]
     file = folder / f"{name}.pin.json"
     file.write_text(json.dumps({"of": what, "rows": digests}, indent=0) + "\n", encoding="utf-8")
     return file

@@ -20,12 +20,14 @@ class Source:
 
     Attributes:
         name: of the benchmark; ``--data DIR`` holds it as ``DIR/<name>.jsonl``, ``.csv`` or ``.parquet``.
-        hub: the repository on the Hugging Face hub.
+        hub: the repository on the Hugging Face hub; empty for a set that is not there.
         revision: a commit of that repository.
         files: what is loaded of it, in this order.
-        rows: how many there are in all.
+        rows: how many there are in all; 0 for a set of ``parts``, of which there may be any.
         columns: what has to be there; a row's digest is that of these columns.
         secret: whether its text may be in no record, log or report (GPQA's authors ask for that).
+        parts: what the names of the set's files match, where ``--data DIR`` may hold any number of them.
+        elsewhere: where a set is that is not on the hub.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Source:
     rows: int
     columns: tuple[str, ...]
     secret: bool = False
+    parts: str = ""
+    elsewhere: str = ""
 
 
 AIME25 = Source(
@@ -78,4 +82,16 @@ MRCR_OPENAI = Source(
     rows=2400,
     columns=("prompt", "answer", "random_string_to_prepend", "n_needles", "desired_msg_index", "total_messages"),
 )
-SOURCES = {source.name: source for source in (AIME25, GPQA, GSM8K, MRCR_OPENAI)}
+# google-deepmind/eval_hub, mrcr_v2, at 67b7fd2, whose generator writes these columns. 2, 4 and 8 needles, 12 files each.
+MRCR_V2 = Source(
+    name="mrcr_v2",
+    hub="",
+    revision="",
+    files=(),
+    rows=0,
+    columns=("queries", "answer", "context_len", "num_relevant"),
+    parts="mrcr_v2p1_*.csv",
+    elsewhere="https://storage.googleapis.com/mrcr_v2/mrcr_v2p1_8needle_in_(4096,8192)_dynamic_fewshot_text_style_fast.csv "
+    "and the like",
+)
+SOURCES = {source.name: source for source in (AIME25, GPQA, GSM8K, MRCR_OPENAI, MRCR_V2)}

@@ -3,7 +3,9 @@
 - OpenAI's (openai/mrcr): the content must begin with the string, to the letter and with nothing before it; the score is
   difflib's ratio of what follows to the target's rest, in this order.
 - DeepMind's (eval_hub, mrcr_v2): the string may stand anywhere, its last occurrence counts; both rests are stripped, and the
-  ratio is that of the target to the content: the arguments the other way round.
+  ratio is that of the target to the content: the arguments the other way round. That is what its code does
+  (run_evaluation.py at 67b7fd2). ``strict`` is what the same file says that it does: 0 unless the content begins with the string,
+  white space before it aside.
 
 difflib drops popular characters of a second text of 200 and more (``autojunk``), so the order matters, and so does leaving it on:
 published figures have it (two unrelated texts of 270 characters: 0.05 with it, 0.29 without).
@@ -13,7 +15,7 @@ from difflib import SequenceMatcher
 
 from evals.grading.response import Grade, Response, graded
 
-METRIC = "ratio"
+METRIC, STRICT = "ratio", "strict"
 
 
 def grade_openai(response: Response, gold: str, prefix: str) -> Grade:
@@ -34,9 +36,10 @@ def grade_deepmind(response: Response, gold: str, prefix: str) -> Grade:
 
     def read(content: str) -> tuple[str, dict[str, float]]:
         _, found, rest = content.rpartition(prefix)
-        return content, {METRIC: SequenceMatcher(None, target, rest.strip()).ratio() if found else 0.0}
+        ratio = SequenceMatcher(None, target, rest.strip()).ratio() if found else 0.0
+        return content, {METRIC: ratio, STRICT: ratio * content.lstrip().startswith(prefix)}
 
-    return graded(response, (METRIC,), read)
+    return graded(response, (METRIC, STRICT), read)
 
 
 def _rest(gold: str, prefix: str) -> str:

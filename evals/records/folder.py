@@ -13,14 +13,13 @@ from validate.records.folder import MANIFEST, parse, text, unwritable, versioned
 RESPONSES, STEPS = "responses.jsonl", "steps.json"
 
 
-def begin(folder: Path, manifest: EvalManifest) -> None:
-    """The folder, no response in it yet."""
+def begin(folder: Path) -> None:
+    """The folder, if it is not there yet, with no response in it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(folder, error) from error
     append(folder, [])
-    write_manifest(folder, manifest)
 
 
 def write_manifest(folder: Path, manifest: EvalManifest) -> None:

@@ -15,8 +15,10 @@ class Answered(Record):
 
     ``task``, ``item`` and ``repeat`` pair it with the other arm's. ``stratum``: what results are grouped by. ``scores`` are by
     metric, the task's primary one first. ``content`` and ``reasoning`` are None for a secret set, whose text leaves nothing but
-    ``digest``, the first 16 hex digits of the content's SHA-256. ``permutation``: of GPQA's options. ``tokens`` were generated;
-    ``loop``: the response ends in one. ``seconds`` and ``attempts``: of the request, retries included.
+    ``digest``, the first 16 hex digits of the content's SHA-256. ``permutation``: of GPQA's options. ``length``: an MRCR
+    item's tokens by the tokenizer that its lengths are made by (evals/tasks/lengths.py), 0 if not known; ``prompt_tokens`` are by
+    the model's, as the server counts them. ``tokens`` were generated; ``loop``: the response ends in one. ``seconds`` and
+    ``attempts``: of the request, retries included.
     """
 
     task: str
@@ -33,6 +35,7 @@ class Answered(Record):
     reasoning: str | None = None
     digest: str = ""
     permutation: tuple[int, ...] = ()
+    length: int = 0
     prompt_tokens: int = 0
     tokens: int = 0
     loop: bool = False
@@ -50,7 +53,8 @@ class TaskPlan(Record):
 
     ``metric``: the primary one, which the verdict is of, with its ``margin`` of non-inferiority. ``data`` says what the rows are
     and ``digest`` is of all of them together. ``generation``: sampling and chat template arguments. ``secret``: the set's text
-    is in no record.
+    is in no record. ``left_out``: further items of the set, not asked because prompt and budget exceed the window, and their
+    prompts' tokens by the model's tokenizer, as (item, tokens).
     """
 
     name: str
@@ -62,6 +66,7 @@ class TaskPlan(Record):
     digest: str
     generation: dict[str, Any]
     secret: bool = False
+    left_out: tuple[tuple[str, int], ...] = ()
 
 
 class EvalManifest(Record):

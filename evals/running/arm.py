@@ -11,11 +11,12 @@ from evals.records import folder as records
 from evals.records.model import EvalManifest
 from evals.running.asking import Asker
 from evals.running.in_process import InProcess
-from evals.running.planning import Planned, planned
+from evals.running.planning import Planned, fitting, planned
 from evals.running.progress import Progress
 from evals.running.recording import Recording
 from evals.running.servers import Servers
 from evals.running.suite import Suite
+from evals.tasks.window import Fitting
 from validate.equivalence import attestation
 from validate.equivalence.arm import BACKENDS, ArmSet, Name
 from validate.equivalence.engine import Lost
@@ -23,7 +24,7 @@ from validate.equivalence.record import model_digest, plantable
 from validate.errors import InputError
 from validate.records import provenance
 from validate.records.arm import NANS, Steps
-from validate.records.folder import MANIFEST, now
+from validate.records.folder import MANIFEST, alone, now
 from validate.verdict import Verdict
 
 SAME = ("suite", "engine", "model", "decode_backend", "planted", "source", "tasks", "concurrency")  # where a record goes on
@@ -55,8 +56,11 @@ def record(asked: Asked, out: Console, running: Asker | None = None) -> int:
     os.environ.update(arms.environment)  # OMP_NUM_THREADS, say: torch, whoever imports it first, reads it then
     asker = running or _asker(asked, arms)
     try:
-        current = _recording(asked, _manifest(asked, arms, tasks, asker), tasks, out)
-        return _recorded(asked, current, tasks, asker, arms, out)
+        tasks = [fitting(one, asker.count, arms.engine["max_model_len"]) for one in tasks]
+        manifest = _manifest(asked, arms, tasks, asker)
+        records.begin(asked.there)
+        with alone(asked.there):
+            return _recorded(asked, _recording(asked, manifest, tasks, out), tasks, asker, arms, out)
     finally:
         if asker is not running:
             asker.close()
@@ -93,7 +97,7 @@ def _recording(asked: Asked, manifest: EvalManifest, tasks: list[Planned], out: 
         records.write_manifest(there, earlier.model_copy(update={"end": None}))
         out.print(f"resuming {there}: {len(scored)} of {manifest.planned} responses are recorded", soft_wrap=True)
     else:
-        records.begin(there, manifest)
+        records.write_manifest(there, manifest)
     progress = Progress(out, manifest.planned, len(scored))
     return Recording(there, {one.plan.name: one.plan for one in tasks}, steps, progress, scored)
 
@@ -108,6 +112,10 @@ def _recorded(asked: Asked, current: Recording, tasks: list[Planned], asker: Ask
     tracker = GeneralConfigTracker()
     tracker.log_experiment_args("k3-parity", {"model": arms.model}, None, None, False)
     out.print(f"recording {asked.name} of {asked.suite.name} in {current.there}", soft_wrap=True)
+    for one in tasks:
+        if one.plan.left_out:
+            said = Fitting([], dict(one.plan.left_out)).line(arms.engine["max_model_len"], one.plan.generation["max_gen_toks"])
+            out.print(f"{one.plan.name}: {said}", soft_wrap=True)
     try:
         with current.progress:
             results = simple_evaluate(

@@ -62,6 +62,10 @@ class Asker(Protocol):
         """Asks all, and calls ``replied`` in this thread with each that is through. Lost if no engine answers any more."""
         ...
 
+    def count(self, question: Question) -> int:
+        """The prompt's tokens, chat template included."""
+        ...
+
     def account(self) -> dict[str, Account]:
         """Of each engine that answers, by its name, what it counted since the last account. Lost if none answers."""
         ...

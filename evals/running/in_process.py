@@ -44,6 +44,10 @@ class InProcess:
         except Exception as error:  # an engine that failed in a step is lost, whatever it died of
             raise Lost(f"vLLM failed: {line(error)}") from error
 
+    def count(self, question: Question) -> int:
+        """See ``Asker``."""
+        return len(self._prompt(question))
+
     def account(self) -> dict[str, Account]:
         """See ``Asker``."""
         found = Account(self._here.steps(), self._here.metrics())
@@ -62,14 +66,16 @@ class InProcess:
         while waiting and len(running) < self._concurrency:
             question = waiting.popleft()
             name = "/".join(map(str, question.key))
-            messages = tuple(Message(turn["role"], turn["content"]) for turn in question.messages)
-            prompt = self._tokenizer.encode(chat.prompt(messages, thinking(question))).ids
             try:
-                self._here.engine.add_request(name, {"prompt_token_ids": prompt}, self._parameters(question))
+                self._here.engine.add_request(name, {"prompt_token_ids": self._prompt(question)}, self._parameters(question))
             except ValueError as error:  # a prompt that is too long
                 replied(question, Reply(error="the engine refuses it", detail=line(error)))
                 continue
             running[name] = question, time.perf_counter()
+
+    def _prompt(self, question: Question) -> list[int]:
+        messages = tuple(Message(turn["role"], turn["content"]) for turn in question.messages)
+        return list(self._tokenizer.encode(chat.prompt(messages, thinking(question))).ids)
 
     def _parameters(self, question: Question) -> Any:
         from vllm.sampling_params import RequestOutputKind

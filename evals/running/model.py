@@ -5,7 +5,8 @@ from itertools import groupby
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 
-from evals.running.asking import Asker, Question
+from evals.running.asking import Asker
+from evals.running.planning import question
 from evals.running.recording import Recording
 from evals.tasks.task import scored
 
@@ -25,7 +26,7 @@ class Recorded(LM):
         for task, of in groupby(requests, key=lambda request: str(request.task_name)):
             asked = list(of)
             documents = {_key(request): request.doc for request in asked}
-            left = [_question(request) for request in asked if not self._recording.has(_key(request))]
+            left = [question(task, one.doc, one.arguments[1]) for one in asked if not self._recording.has(_key(one))]
             self._recording.ask(task, left[::-1] if self._backwards else left, documents, self._asker)
         return [scored(self._recording.scores(_key(request))) for request in requests]
 
@@ -40,8 +41,3 @@ class Recorded(LM):
 
 def _key(request: Instance) -> tuple[str, str, int]:
     return str(request.task_name), request.doc["item"], request.doc["repeat"]
-
-
-def _question(request: Instance) -> Question:
-    document, (_, generation) = request.doc, request.arguments
-    return Question(*_key(request), document["messages"], document["seed"], generation)

@@ -2,15 +2,20 @@
 
 import json
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evals.records.model import TaskPlan
+from evals.running.asking import Question
 from evals.running.suite import Asked, Suite
+from evals.tasks import window as window_of
+from evals.tasks.documents import Document
 from validate.errors import InputError
 from validate.numerics import selection
 
+A_TURN = 64  # tokens of a turn beside its text, at most
 TASKS = Path(__file__).parents[1] / "tasks"
 
 
@@ -38,6 +43,36 @@ def planned(suite: Suite, keyword: str | None, data: Path | None, again: bool = 
     InputError where a data set is not to be had, or is another one than it should be.
     """
     return [_planned(task, data, again) for task in chosen(suite, keyword)]
+
+
+def fitting(of: Planned, count: Callable[[Question], int], window: int) -> Planned:
+    """The same without the items whose prompt and response do not fit into a window of so many tokens.
+
+    InputError if none is left.
+    """
+    documents, plan = of.task.dataset["test"], of.plan
+    budget = int(plan.generation["max_gen_toks"])
+
+    def tokens(document: Document) -> int:
+        text = sum(len(turn["content"].encode()) + A_TURN for turn in document["messages"])
+        if text + budget <= window:  # a token has a byte or more
+            return text
+        return count(question(plan.name, document, plan.generation))
+
+    left_out = window_of.fitting(documents, tokens, window, budget).left_out
+    if not left_out:
+        return of
+    if len(left_out) == plan.items:
+        raise InputError(f"{plan.name}: no item fits into {window} tokens less {budget} for the response")
+    kept = [place for place, item in enumerate(documents["item"]) if item not in left_out]
+    of.task.dataset["test"] = documents.select(kept)
+    more = {"items": plan.items - len(left_out), "left_out": tuple(left_out.items())}
+    return Planned(of.task, plan.model_copy(update=more))
+
+
+def question(task: str, document: Document, generation: Mapping[str, Any]) -> Question:
+    """What is asked of the model."""
+    return Question(task, document["item"], document["repeat"], document["messages"], document["seed"], generation)
 
 
 def _planned(asked: Asked, data: Path | None, again: bool) -> Planned:

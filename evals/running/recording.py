@@ -98,6 +98,7 @@ def answered(plan: TaskPlan, document: Mapping[str, Any], question: Question, re
         reasoning=None if plan.secret else reply.reasoning,
         digest=hashlib.sha256((reply.content or "").encode(errors="replace")).hexdigest()[:16],
         permutation=tuple(document["permutation"]),
+        length=document["length"],
         prompt_tokens=reply.prompt_tokens,
         tokens=reply.tokens,
         loop=reply.loop,

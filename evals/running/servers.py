@@ -5,6 +5,7 @@ parser that tells reasoning from content.
 """
 
 import contextlib
+import json
 import queue
 import random
 import threading
@@ -86,16 +87,21 @@ class Replica(Server):
             raise Lost(f"{self.url} ended a response without a result ({found.finish or 'the stream ended'})")
         return found
 
+    def count(self, question: Question) -> int:
+        """The prompt's tokens, as the server counts them."""
+        return int(json.loads(self._patiently("POST", "/tokenize", self._asked_of(question)))["count"])
+
+    def _asked_of(self, question: Question) -> dict[str, Any]:
+        template = question.generation.get("chat_template_kwargs", {})
+        return {"model": self.model, "messages": list(question.messages), "chat_template_kwargs": template}
+
     def _body(self, question: Question) -> dict[str, Any]:
         given = question.generation
-        return {
-            "model": self.model,
-            "messages": list(question.messages),
+        return self._asked_of(question) | {
             "seed": question.seed,
             "temperature": given["temperature"],
             "top_p": given.get("top_p", 1.0),
             "max_completion_tokens": given["max_gen_toks"],
-            "chat_template_kwargs": given.get("chat_template_kwargs", {}),
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_token_ids": True,
@@ -142,6 +148,10 @@ class Servers:
                     raise told
         finally:
             asking.stop.set()
+
+    def count(self, question: Question) -> int:
+        """See ``Asker``."""
+        return self._replicas[0].count(question)
 
     def account(self) -> dict[str, Account]:
         """See ``Asker``."""

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from evals.comparing import power, session
 from evals.running import arm
 from evals.running.planning import planned
 from evals.running.suite import Suite, load
 from validate.equivalence import side_by_side
-from validate.equivalence.arm import NAMES, Name
+from validate.equivalence.arm import Name
 from validate.equivalence.record import plantable
 from validate.errors import InputError
 from validate.records import folder
@@ -25,6 +26,7 @@ from validate.verdict import Verdict
 
 BEGUN = "begun.json"
 COMMAND = (sys.executable, "-m", "validate", "evals")
+ARMS: tuple[Name, ...] = ("default", "default-again", "specialized")
 Urls = Mapping[Name, tuple[str, ...]]
 
 
@@ -52,26 +54,33 @@ class Run:
         return arm.record(self._asked(name), self.out)
 
     def all(self) -> int:
+        """``_all``, while no other process writes to the run's folder."""
+        with folder.alone(self.there):
+            return self._all()
+
+    def _all(self) -> int:
         """Records what is not recorded yet, each arm in a process of its own, then compares. Exit code as of the verdict.
 
         Where there are servers, of the arms that have some: the others are left to another call.
         """
-        served = [name for name in NAMES if self.urls[name]]
+        served = [name for name in ARMS if self.urls[name]]
         arms = self.suite.arm_set()
         # Engines on GPUs have all of them, and servers would share one arm's load.
         order: Sequence[Sequence[Name]] = [[name] for name in served]
         if not served:
-            order = [["default", "default-again"], ["specialized"]] if arms.stand_in else [[name] for name in NAMES]
+            order = [["default", "default-again"], ["specialized"]] if arms.stand_in else [[name] for name in ARMS]
         try:
             for names in order:
                 left: dict[str, list[str]] = {name: self._command(name) for name in names if not arm.complete(self.there / name)}
-                side_by_side.run(left, self.there, arms.environment, lambda name: arm.ended(self.there / name), self.out)
+                if "specialized" in left and all(self._ended(name) for name in ARMS[:2]):
+                    power.run(self.there / ARMS[0], self.there / ARMS[1], self.out)
+                side_by_side.run(left, self.there, arms.environment, self._ended, self.out)
         except KeyboardInterrupt:
             self.out.print(f"interrupted; what is recorded is kept, go on with: {self._again()}", markup=False, soft_wrap=True)
             raise
         except InputError as error:
             raise InputError(f"{error}; go on with: {self._again()}") from error
-        if lacking := [name for name in NAMES if not arm.ended(self.there / name)]:
+        if lacking := [name for name in ARMS if not self._ended(name)]:
             self.out.print(f"{', '.join(lacking)} not recorded yet; go on with: {self._again()}", markup=False, soft_wrap=True)
             return Verdict.INVALID.exit_code
         return self._compared()
@@ -79,19 +88,17 @@ class Run:
     def check(self) -> None:
         """InputError, before an engine is started, where data or arguments are not what they should be."""
         arms, served = self.suite.arm_set(), any(self.urls.values())
-        if not (arms.stand_in or served or all(arm.ended(self.there / name) for name in NAMES)):
+        if not (arms.stand_in or served or all(self._ended(name) for name in ARMS)):
             raise InputError(f"{arms.name} is not the stand-in: name its servers with --default-url and --specialized-url")
         plantable(self.begun.plant, arms, "specialized", self.urls["specialized"])
         planned(self.suite, self.begun.keyword, self._data())
 
     def _compared(self) -> int:
-        try:
-            from evals.comparing import session
-        except ModuleNotFoundError:
-            self.out.print(f"recorded, and not compared: there is no evals.comparing  {self.there}", markup=False, soft_wrap=True)
-            return 0
-        default, again, specialized = (self.there / name for name in NAMES)
-        return int(session.run(default, again, specialized, self.there, self.out))
+        default, again, specialized = (self.there / name for name in ARMS)
+        return session.run(default, again, specialized, self.there, self.out)
+
+    def _ended(self, name: str) -> bool:
+        return arm.ended(self.there / name)
 
     def _asked(self, name: Name) -> arm.Asked:
         plant = self.begun.plant if name == "specialized" else None

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from datasets import Dataset, DatasetInfo
+from datasets import Dataset, DatasetInfo, concatenate_datasets
 from lm_eval.api.instance import Instance
 from lm_eval.api.task import ConfigurableTask
 
@@ -20,6 +20,7 @@ GRADERS: dict[str, Callable[[Response, Document], Grade]] = {
     "gpqa_diamond": lambda response, document: gpqa.grade(response, document["gold"]),
     "gsm8k": lambda response, document: gsm8k.grade(response, document["gold"]),
     "mrcr_openai": lambda response, document: mrcr.grade_openai(response, document["gold"], document["prefix"]),
+    "mrcr_v2": lambda response, document: mrcr.grade_deepmind(response, document["gold"], document["prefix"]),
 }
 GRADERS |= {
     "practice_integers": GRADERS["aime25"],
@@ -27,6 +28,7 @@ GRADERS |= {
     "practice_stories": GRADERS["gsm8k"],
     "practice_needles": GRADERS["mrcr_openai"],
 }
+TOGETHER = 32  # documents: Arrow refuses 2 GiB of text at once, all of MRCR has more, and a document of 8 million tokens 36 MB
 DIGESTED = ("item", "messages", "gold", "prefix", "stratum", "permutation")  # of a document: what both arms are asked
 
 
@@ -62,7 +64,8 @@ def practice(benchmark: str, items: int, repeats: int, seed: int, again: bool = 
 
 def _dataset(made: Documents) -> Dataset:
     """lm-eval hands on nothing else than a dataset: what the rows are is in its description."""
-    return Dataset.from_list(made, info=DatasetInfo(description=json.dumps(said(made))))
+    parts = [Dataset.from_list(made[start : start + TOGETHER]) for start in range(0, len(made), TOGETHER)]
+    return concatenate_datasets(parts, info=DatasetInfo(description=json.dumps(said(made))))
 
 
 def said(made: Documents) -> dict[str, Any]:

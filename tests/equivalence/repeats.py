@@ -126,14 +126,14 @@ def compared(name: str, arms: Arms) -> Compared:
         comparability.complete(arms),
         finite(arms),
         tokens_check(found, again),
-        forced_check(measured.judgement, forced, measured.pairs),
+        forced_check(measured.judgement, forced, measured.pairs, measured.yardstick.noise),
         drafts.acceptance(measured.pairs)[0],
     )
     counted = arms.specialized.steps
     steps = sum(step.count for scene in counted.by_scene.values() for step in scene) if counted else 0
-    sizes = [np.abs(side[:, 0]) / forced.move for side in (forced.specialized, forced.again)]
+    sizes = [np.abs(side[:, 0]) / forced.move for side in (forced.specialized, forced.noise)]
     # As the statistic ``size`` of all positions.
-    rms = [float(np.sqrt((side[:, 0] ** 2).sum() / (forced.move**2).sum())) for side in (forced.specialized, forced.again)]
+    rms = [float(np.sqrt((side[:, 0] ** 2).sum() / (forced.move**2).sum())) for side in (forced.specialized, forced.noise)]
     largest = [float(side.max(initial=0.0)) for side in sizes]
     return Compared(name, steps, len(pairs), found, again, rms[0], largest[0], rms[1], largest[1], checks)
 

@@ -34,8 +34,9 @@ def written(folder: Path, text: str, name: str = "a.toml") -> str:
 def test_arms_of_one_file_differ_in_the_backend_alone() -> None:
     for name in arm.names():
         made = arm.load(name)
-        default, again, specialized = (made.arguments(one) for one in arm.NAMES)
+        default, again, specialized, float32 = (made.arguments(one) for one in arm.NAMES)
         assert default == again
+        assert float32 == default | {"dtype": "float32"}
         assert specialized.pop("additional_config") == {"decode_backend": "latency_specialized"}
         assert default.pop("additional_config") == {"decode_backend": "auto"}
         assert specialized == default

@@ -119,7 +119,7 @@ def test_a_matrix_is_resumed_and_says_what_was_not_recorded(
     default, again = recorded("default", "a"), recorded("default-again", "b", force_from=next((tmp_path / "a").iterdir()))
     there = tmp_path / "out"
     there.mkdir()
-    asked = detection.Asked("test.toml", ARMS, default, again, there, "router-bias-ignored or nan-in")
+    asked = detection.Asked("test.toml", ARMS, default, again, there, None, "router-bias-ignored or nan-in")
     begun: list[str] = []
 
     def faulty(asked: detection.Asked, there: Path, name: str, running: Any) -> str | None:

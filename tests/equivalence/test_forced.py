@@ -22,11 +22,13 @@ import pytest
 
 from tests.equivalence.faults import FAULTS
 from tests.equivalence.toy import Arms, Plan, arms
+from validate.equivalence.compare.allowance import Yardstick
 from validate.equivalence.compare.comparison import compare
 from validate.equivalence.compare.forced import judge
 from validate.equivalence.compare.table import Table, table
 from validate.verdict import Verdict
 
+QUIET = Yardstick("A/A", 4.0, 0.045)
 SMALL = Plan(requests=5, tokens=32)
 
 
@@ -58,7 +60,7 @@ def test_without_any_noise_the_dtype_decides() -> None:
     quiet = arms(SMALL, noise=0.0)
     assert compare(quiet).verdict is Verdict.PASS
     floor = table(quiet.pairs(), 16)
-    assert not floor.again.any()
+    assert not floor.noise.any()
     assert compare(arms(SMALL, noise=1e-7, rounds_to="float32")).verdict is Verdict.PASS
     fault = FAULTS["one_head_one_rounding"]
     assert compare(arms(SMALL, noise=1e-7, rounds_to="float32", fault=fault)).verdict is Verdict.FAIL
@@ -104,7 +106,7 @@ def test_a_prefix_of_a_table_is_the_table_of_a_prefix(sound: Arms) -> None:
     whole = table(sound.pairs(), 16)
     part = whole.first(100)
     assert (len(part.request), part.names) == (100, whole.names[:3])
-    assert judge(whole.first(0), 0.03).statistics == ()
+    assert judge(whole.first(0), Yardstick("A/A", 4.0, 0.03)).statistics == ()
     np.testing.assert_array_equal(part.specialized, whole.specialized[:100])
 
 
@@ -123,7 +125,7 @@ def test_a_scene_that_was_batched_alike_twice_is_no_alarm() -> None:
     assert comparison.verdict is not Verdict.FAIL
     assert comparison.forced is not None
     by_group = {s.group: s for s in comparison.forced.statistics if s.name == "size"}
-    assert by_group["scene alone"].again == 0
+    assert by_group["scene alone"].noise == 0
     assert by_group["scene alone"].allowed == by_group["all"].allowed
 
 
@@ -142,7 +144,7 @@ def uneven(seed: int, outlier: float = 1.0) -> Table:
         position=position,
         context=position + 40,
         specialized=specialized,
-        again=np.zeros_like(specialized),
+        noise=np.zeros_like(specialized),
         move=ones,
         spread=ones,
         gap=ones,
@@ -153,14 +155,14 @@ def uneven(seed: int, outlier: float = 1.0) -> Table:
 def test_of_a_request_that_is_cut_off_the_rms_is_not_judged() -> None:
     """And where no request is whole yet, there is none to judge."""
     whole = uneven(0, outlier=20)
-    assert {r.name for r in judge(whole.first(30), 0.045, whole).requests} == {"largest"}
-    assert {r.name for r in judge(whole.first(36), 0.045, whole).requests} == {"largest", "request size"}
+    assert {r.name for r in judge(whole.first(30), QUIET, whole).requests} == {"largest"}
+    assert {r.name for r in judge(whole.first(36), QUIET, whole).requests} == {"largest", "request size"}
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_where_the_default_path_repeats_itself_requests_may_differ_in_noise_among_themselves(seed: int) -> None:
-    assert judge(uneven(seed), 0.045).requests == ()
-    assert {r.request for r in judge(uneven(seed, outlier=20), 0.045).requests} == {"0"}
+    assert judge(uneven(seed), QUIET).requests == ()
+    assert {r.request for r in judge(uneven(seed, outlier=20), QUIET).requests} == {"0"}
 
 
 @pytest.mark.parametrize("seed", [2, 3])

@@ -15,13 +15,14 @@ from validate.equivalence.engine import metric
 from validate.equivalence.record import Asked, model_digest
 from validate.equivalence.server import Server
 from validate.errors import InputError
-from validate.records import arm_folder
+from validate.records import arm_folder, folder
 from validate.records.arm import StepCount, Steps
 from validate.report.console import console
 
 ALONE = {"kind": "alone", "name": "alone", "lengths": [1, 2, 3], "tokens": 3}
 TWO = {"kind": "together", "name": "two", "sizes": [2, 3], "lengths": [3, 5], "tokens": 4, "decode_only": True}
 FORCED = {"kind": "forced", "name": "forced", "of": ["two"]}
+DICTATED = {"kind": "dictated", "name": "dictated", "requests": 2, "length": 6}
 PREFIX = {"kind": "prefix", "name": "prefix", "requests": 1, "blocks": 1, "tokens": 2}
 PREEMPTED = {"kind": "preemption", "name": "preempted", "requests": 2, "lengths": [2, 3], "after": 2, "tokens": 5}
 
@@ -66,6 +67,21 @@ def test_a_record_holds_what_was_decoded(recorder: Any) -> None:
     assert by_key["two-3/1"].times.first_token == pytest.approx(0.5)
 
 
+def test_the_float32_arm_records_forced_requests_alone(recorder: Any, tmp_path: Path) -> None:
+    arms = arm_set(ALONE, TWO, FORCED, DICTATED, stand_in=True)
+    _, first = recorder(Double(), arms)
+    assert first.manifest.rounds_to == "bfloat16"
+    code, made = recorder(Double(), arms, "float32", force_from=last(tmp_path))
+    assert code == 0
+    assert made.manifest.rounds_to == made.manifest.engine["dtype"] == "float32"
+    assert (made.manifest.scenes, made.manifest.planned) == (("forced-two-2", "forced-two-3", "dictated"), 5 + 2)
+    before = {one.key: one.tokens for one in first.transcripts}
+    assert all(before[one.key] == one.tokens for one in made.transcripts)
+    for none in (arm_set(ALONE, TWO, FORCED), arm_set(ALONE, stand_in=True)):
+        with pytest.raises(InputError, match=r"--arm float32: .* it has no such arm"):
+            recorder(Double(), none, "float32")
+
+
 def test_default_again_records_the_same_requests(recorder: Any) -> None:
     _, first = recorder(Double(), arm_set(ALONE, TWO))
     double = Double()
@@ -103,6 +119,12 @@ def test_a_killed_recording_goes_on(recorder: Any, tmp_path: Path) -> None:
     _, made = recorder(double, arms, resume=there)
     assert double.plays == [["length-3"], ["0", "1", "2"]]
     assert sorted(one.key for one in made.transcripts) == sorted(one.key for one in whole.transcripts)
+
+
+def test_what_another_process_records_is_not_resumed(recorder: Any) -> None:
+    _, made = recorder(Double(), arm_set(ALONE))
+    with folder.alone(made.folder), pytest.raises(InputError, match="another process writes to"):
+        recorder(Double(), arm_set(ALONE), resume=made.folder)
 
 
 def test_only_the_same_arm_is_resumed(recorder: Any) -> None:

@@ -8,10 +8,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.equivalence.faults import FAULTS
-from tests.equivalence.toy import Arms, Plan, arms, steps
+from tests.equivalence.toy import Arms, Plan, arms, quiet_arms, steps
 from tests.support import Tool
+from validate.equivalence.compare import junit
 from validate.equivalence.compare.comparison import Comparison, compare
-from validate.equivalence.compare.junit import render as junit
 from validate.equivalence.compare.summary import render
 from validate.equivalence.compare.timings import timings
 from validate.records import arm_folder
@@ -33,6 +33,10 @@ def failed() -> Comparison:
     found = arms(fault=FAULTS["stale_after_preemption"])
     planted = found.specialized.manifest.model_copy(update={"planted": "stale_after_preemption"})
     return compare(replace(found, specialized=replace(found.specialized, manifest=planted)))
+
+
+def junit_of(comparison: Comparison) -> str:
+    return junit.render("equivalence", comparison.checks, comparison.told)
 
 
 def test_the_first_screen_of_a_summary(sound: Arms) -> None:
@@ -58,6 +62,14 @@ def test_a_summary_of_gb300(sound: Arms) -> None:
     assert "stand-in" not in text
 
 
+def test_a_summary_with_the_float32_arm() -> None:
+    text = render(compare(quiet_arms(1.0)))
+    assert text.startswith("# PASS: specialized against default")
+    assert "Allowed is the greater of 2.24 times the float32 figure" in text
+    assert "| specialized | float32 | allowed |" in text
+    assert "- float32: decode_backend auto" in text
+
+
 def test_a_failure_in_a_summary(failed: Comparison) -> None:
     text = render(failed)
     assert text.startswith("# FAIL")
@@ -69,10 +81,10 @@ def test_a_failure_in_a_summary(failed: Comparison) -> None:
 
 
 def test_junit(sound: Arms, failed: Comparison) -> None:
-    suite = ET.fromstring(junit(failed)).find("testsuite")
+    suite = ET.fromstring(junit_of(failed)).find("testsuite")
     assert suite is not None
     assert (suite.get("failures"), suite.get("skipped")) == ("2", "1")
-    inconclusive = ET.fromstring(junit(compare(replace(sound, specialized=replace(sound.specialized, steps=None)))))
+    inconclusive = ET.fromstring(junit_of(compare(replace(sound, specialized=replace(sound.specialized, steps=None)))))
     assert inconclusive.find(".//error[@type='INVALID']") is not None
 
 

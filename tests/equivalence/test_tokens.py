@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.equivalence.toy import Arms
+from validate.equivalence.compare.allowance import Yardstick
 from validate.equivalence.compare.comparison import compare, tokens_check
 from validate.equivalence.compare.swings import Swings, swings
 from validate.equivalence.compare.tokens import Noise, findings, triage
@@ -27,7 +28,7 @@ def noise(size: float, floor: float = 0.0, *, late: float = 0.0, grows: bool = F
     return Noise(
         Swings(np.full(1064, size), positions),
         Swings(np.where(positions < 64, size, late or size), positions),
-        floor,
+        Yardstick("A/A", 4.0, floor),
         grows=grows,
     )
 
@@ -48,8 +49,8 @@ def test_a_tie_lies_within_the_noise_in_both_arms() -> None:
 
 def test_where_the_default_path_shows_no_noise_the_dtype_sets_it() -> None:
     first, second = answer(1, 5), answer(1, 6, other=5)
-    assert triage(first, second, Noise(NOTHING, NOTHING, 0.03, grows=False)).triage == "tie"
-    assert triage(first, second, Noise(NOTHING, NOTHING, 1e-4, grows=False)).triage == "defect"
+    assert triage(first, second, Noise(NOTHING, NOTHING, Yardstick("A/A", 4.0, 0.03), grows=False)).triage == "tie"
+    assert triage(first, second, Noise(NOTHING, NOTHING, Yardstick("A/A", 4.0, 1e-4), grows=False)).triage == "defect"
 
 
 def test_a_token_that_the_other_arm_does_not_name() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.equivalence.doubles import arm_set
 from tests.equivalence.faults import FAULTS
-from tests.equivalence.toy import Arms, Plan, arms, steps
+from tests.equivalence.toy import Arms, Plan, arms, quiet_arms, steps
 from tests.support import ROOT
 from validate.equivalence import detection, whole
 from validate.equivalence.whole import Begun
@@ -53,8 +53,9 @@ class Stage:
         self.folder, self.prepared, self.arms = folder, folder / "prepared", arm_set(name="toy", stand_in=True)
 
     def prepare(self, made: Arms) -> None:
-        for arm in made:
-            write(self.prepared / arm.manifest.name, arm)
+        for arm in (*made, made.float32):
+            if arm is not None:
+                write(self.prepared / arm.manifest.name, arm)
 
     def trouble(self, name: str, what: str) -> None:
         (self.prepared / f"{name}.trouble").write_text(what)
@@ -140,6 +141,47 @@ def test_the_default_arm_is_first_and_the_others_run_side_by_side(stage: Stage) 
     assert sorted(others) == [["default-again", given, ["specialized"]], ["specialized", given, ["default-again"]]]
 
 
+def test_where_tokens_are_forced_the_float32_arm_is_recorded_too(stage: Stage) -> None:
+    shutil.rmtree(stage.prepared)
+    stage.prepare(quiet_arms(1.0, plan=Plan(requests=6, tokens=32)))
+    forcing = arm_set(
+        {"kind": "alone", "name": "alone", "lengths": [3]},
+        {"kind": "forced", "name": "forced", "of": ["alone"]},
+        name="toy",
+        stand_in=True,
+    )
+    run = stage.begin(scenes=forcing.scenes)
+    assert run.run() == 0
+    assert sorted(name for name, *_ in stage.calls()) == sorted([*NAMES, "float32"])
+    (compared,) = run.there.glob("*-compare/comparison.json")
+    found = json.loads(compared.read_text())
+    assert found["noise"] == "float32"
+    assert found["folders"][3].endswith("-toy-float32")
+    whole.bless(run.there, console())
+    assert sorted(path.name for path in whole.GOLDEN.iterdir()) == ["default", "default-again", "float32"]
+    golden = stage.begin(scenes=forcing.scenes, golden=True)
+    assert golden.run() == 0
+    assert [name for name, *_ in stage.calls()] == ["specialized"]
+    (compared,) = golden.there.glob("*-compare/comparison.json")
+    assert json.loads(compared.read_text())["folders"][3] == "golden/transcripts/float32"
+    stage.arms = forcing
+    (float32,) = run.there.glob("*-toy-float32")
+    arm_folder.write_manifest(float32, arm_folder.manifest(float32).model_copy(update={"model": "another"}))
+    with pytest.raises(InputError, match="its default arms are of different engines: model: "):
+        whole.bless(run.there, console())
+
+
+def test_without_a_forced_scene_there_is_no_float32_arm(stage: Stage) -> None:
+    stage.arms = arm_set(
+        {"kind": "alone", "name": "alone", "lengths": [3]},
+        {"kind": "forced", "name": "also", "of": ["alone"]},
+        name="toy",
+        stand_in=True,
+    )
+    stage.begin("alone and not also").run()
+    assert sorted(name for name, *_ in stage.calls()) == list(NAMES)
+
+
 def test_faults_are_looked_for_beside_default_arms_of_the_same_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[detection.Asked] = []
     monkeypatch.setattr(detection, "detect", lambda given, out: asked.append(given) or 1)
@@ -149,7 +191,7 @@ def test_faults_are_looked_for_beside_default_arms_of_the_same_run(stage: Stage,
     default, again = (next(run.there.glob(f"*-toy-{name}")) for name in ("default", "default-again"))
     chosen = {"arm_set": "toy.toml", "k": detection.SCENES}
     assert stage.calls() == [["default", chosen, []], ["default-again", {**chosen, "force_from": str(default)}, []]]
-    assert asked == [detection.Asked("toy.toml", stage.arms, default, again, run.there, "error-grows")] * 2
+    assert asked == [detection.Asked("toy.toml", stage.arms, default, again, run.there, None, "error-grows")] * 2
 
 
 def test_faults_that_cannot_be_looked_for_are_refused_before_anything_is_recorded(stage: Stage) -> None:

@@ -5,7 +5,7 @@ noise of one request depends on itself from position to position and is larger i
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from validate.records.model import Machine
 Array = NDArray[np.float64]
 VOCABULARY, WIDTH, BEST, BLOCK = 96, 16, 8, 16
 SCENES = ("alone", "eight", "preempted", "prefix", "recycled")
-NAMES = ("default", "default-again", "specialized")
+NAMES = ("default", "default-again", "specialized", "float32")
 KEEP = 0.8  # of the state from token to token
 
 
@@ -195,3 +195,14 @@ def arms(
     plan = plan or Plan()
     default, again = (arm(plan, name, noise, **fields) for name in NAMES[:2])
     return Arms(default, again, arm(plan, NAMES[2], noise * multiple, fault=fault, **fields))
+
+
+def quiet_arms(multiple: float, *, noise: float = 0.05, plan: Plan | None = None, fault: Fault | None = None) -> Arms:
+    """Four arms: batches change nothing in the default path, whose error is ``noise``; the float32 arm has none to speak of."""
+    plan = plan or Plan()
+    default = arm(plan, "default", noise)
+    again = replace(default, folder=Path("/toy/again"), manifest=manifest("default-again", "auto", plan))
+    forced = tuple(t for t in arm(plan, "float32", 1e-7).transcripts if t.kind == "forced")
+    float32 = manifest("float32", "auto", plan, "float32").model_copy(update={"planned": len(forced)})
+    specialized = arm(plan, "specialized", noise * multiple, fault=fault)
+    return Arms(default, again, specialized, Arm(Path("/toy/float32"), float32, forced, steps(plan, False)))

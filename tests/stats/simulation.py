@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from validate.stats.noninferiority import difference
 from validate.verdict import Verdict
 
-Array = NDArray[np.float64]
+Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ SETTINGS = (
 )
 
 
-def scores(setting: Setting, drop: float, draws: np.random.Generator) -> tuple[Array, Array]:
+def scores(setting: Setting, drop: float, draws: np.random.Generator) -> tuple[Scores, Scores]:
     """[items, repeats] of the default and of the specialized arm, whose mean is lower by ``drop``."""
     size = 1 / setting.rho - 1
     rates = draws.beta(setting.rate * size, (1 - setting.rate) * size, setting.items)[:, None]
@@ -64,7 +64,7 @@ def scores(setting: Setting, drop: float, draws: np.random.Generator) -> tuple[A
     return made[0], made[1]
 
 
-def elsewhere(default: Array, specialized: Array) -> bool:
+def elsewhere(default: Scores, specialized: Scores) -> bool:
     """Whether the unpaired test with a standard deviation of 50 points fails the specialized arm."""
     return bool(specialized.mean() < default.mean() - 1.645 * 0.5 * np.sqrt(2 / default.size))
 

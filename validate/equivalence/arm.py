@@ -1,7 +1,9 @@
-"""An arm set: one TOML file from which the arms ``default``, ``default-again`` and ``specialized`` are made.
+"""An arm set: one TOML file from which the arms ``default``, ``default-again``, ``specialized`` and ``float32`` are made.
 
-They differ in ``decode_backend`` alone, which the file therefore cannot name. ``default-again`` is the default engine once
-more, its requests in another order and among other neighbours (``order.py``): what differs then is noise.
+The first three differ in ``decode_backend`` alone, which the file therefore cannot name. ``default-again`` is the default
+engine once more, its requests in another order and among other neighbours (``order.py``): what differs then is noise.
+``float32`` is the default path of the stand-in without its dtype's rounding: what differs then is the default path's own error.
+It decodes the tokens that the default arm decoded, and nothing else.
 """
 
 import tomllib
@@ -16,9 +18,9 @@ from validate.equivalence.scenes import SceneSet
 from validate.errors import InputError
 from validate.records.arm import SPECIALIZED
 
-Name = Literal["default", "default-again", "specialized"]
-NAMES: tuple[Name, ...] = ("default", "default-again", "specialized")
-BACKENDS: dict[Name, str] = {"default": "auto", "default-again": "auto", "specialized": SPECIALIZED}
+Name = Literal["default", "default-again", "specialized", "float32"]
+NAMES: tuple[Name, ...] = ("default", "default-again", "specialized", "float32")
+BACKENDS: dict[Name, str] = {"default": "auto", "default-again": "auto", "specialized": SPECIALIZED, "float32": "auto"}
 BACKEND = "decode_backend"
 PLANTED = "planted"  # of a fault of the stand-in (validate/faults/engine)
 ARMS = "validate.equivalence.arms"
@@ -107,7 +109,11 @@ class ArmSet(BaseModel):
     def arguments(self, name: Name, plant: str | None = None) -> dict[str, Any]:
         """The engine arguments of one arm, ``plant`` the fault that is planted in it."""
         config = {**self.engine.get("additional_config", {}), BACKEND: BACKENDS[name]} | ({PLANTED: plant} if plant else {})
-        return {**self.engine, "additional_config": config}
+        return {**self.of(name).engine, "additional_config": config}
+
+    def of(self, name: Name) -> "ArmSet":
+        """The set as one arm has it: ``float32`` has another dtype."""
+        return self.model_copy(update={"engine": {**self.engine, "dtype": name}}) if name == "float32" else self
 
     @property
     def rounds_to(self) -> Dtype:
@@ -121,7 +127,13 @@ class ArmSet(BaseModel):
     @property
     def forced(self) -> bool:
         """Whether any scene decodes tokens that are given."""
-        return any(getattr(scene, "of", ()) for scene in self.scenes)
+        return any(scene.kind in ("dictated", "forced") for scene in self.scenes)
+
+    @property
+    def defaults(self) -> tuple[Name, ...]:
+        """The arms of the default path. Kimi K3's weights and kernels know no float32; the stand-in's do."""
+        rounded = self.stand_in and self.forced and self.rounds_to != "float32"
+        return ("default", "default-again", "float32") if rounded else ("default", "default-again")
 
 
 def names() -> list[str]:

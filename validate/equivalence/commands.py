@@ -61,6 +61,7 @@ def render(file: str, arms: ArmSet, keyword: str | None = None) -> str:
         )
     lines.append("# The folder that holds validate/ is on the PYTHONPATH of every node: vLLM's workers import from it.")
     backends: list[tuple[Name, ...]] = [("default", "default-again"), ("specialized",)]
+    backends += [("float32",)] if "float32" in arms.defaults else []
     for names in backends:
         for node in range(launch.nodes):
             lines += ["", f"# {' and '.join(names)}" + (f": node {node}" if launch.nodes > 1 else "")]

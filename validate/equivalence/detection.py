@@ -33,7 +33,7 @@ from validate.report.tables import markdown
 SOUND = "sound"
 # Padded and unpadded batches, more than one tile of rows, mixed steps, cached prefixes, preemption, every ending: 15 s of one
 # core together, after 11 s in which the engine starts. Parts of names, so that forced ones are among them.
-SCENES = "decode-5 or decode-8 or decode-17 or arrivals or prefix or preempted or stops"
+SCENES = "decode-5 or decode-8 or decode-17 or arrivals or prefix or preempted or stops or dictated"
 SECONDS = "seconds.json"
 
 
@@ -52,6 +52,7 @@ class Asked:
     default: Path
     again: Path
     there: Path
+    float32: Path | None = None
     keyword: str | None = None
 
 
@@ -61,21 +62,23 @@ def detect(asked: Asked, out: Console) -> int:
     Exit code 1 if a fault is missed or the sound control is found.
     """
     faults, elsewhere = chosen(asked.arms, asked.keyword)
-    read = [arm_folder.read(path) for path in (asked.default, asked.again)]
-    scenes = selected(asked.arms, read[0])
-    default, again = (reduced(arm, scenes) for arm in read)
+    default, again, *float32 = (arm_folder.read(path) for path in (asked.default, asked.again, asked.float32) if path)
+    scenes = selected(asked.arms, default)
+    beside = [reduced(arm, scenes) for arm in (default, again)]
+    beside += [reduced(arm, [scene for scene in scenes if scene.forced]) for arm in float32]
     there = asked.there
     out.print(f"recording {len(faults)} faults and the sound control, {len(scenes)} scenes each, in {there}", soft_wrap=True)
     _record_all(asked, [SOUND, *(fault.name for fault in faults)], out)
     rows = []
     for name in (SOUND, *(fault.name for fault in faults)):
-        rows.append(_judged(name, default, again, there / name))
+        rows.append(_judged(name, beside, there / name))
         out.print(f"{name}: {rows[-1].first or 'not found'}", soft_wrap=True)
     matrix = Detection(
         arms=asked.arms.name,
         default=str(asked.default),
         again=str(asked.again),
         scenes=tuple(scene.name for scene in scenes),
+        float32=None if asked.float32 is None else str(asked.float32),
         source=default.manifest.source,
         commit=default.manifest.commit,
         sound=rows[0],
@@ -196,11 +199,13 @@ def _took(there: Path) -> float:
     return parse(Took, text(there / SECONDS), str(there / SECONDS)).seconds if (there / SECONDS).exists() else 0.0
 
 
-def _judged(name: str, default: Arm, again: Arm, there: Path) -> Detected:
+def _judged(name: str, beside: Sequence[Arm], there: Path) -> Detected:
+    """``beside``: the default arm, the A/A arm and, where there is one, the float32 arm."""
     found = _record_of(there)
     assert found is not None
     faulty = arm_folder.read(found)
-    arms = Arms(default, again, faulty)
+    default, again, *float32 = beside
+    arms = Arms(default, again, faulty, *float32[:1])
     engines = comparability.same_engine(arms)
     if engines.findings:
         raise InputError(f"{found} cannot be compared: {engines.findings[0].text}")
@@ -239,7 +244,8 @@ def render(matrix: Detection) -> str:
     parts = [f"# {matrix.arms}: {headline(matrix)}", words, markdown(list(HEAD), _rows(matrix))]
     if matrix.elsewhere:
         parts.append(f"Shown by other arm sets: {', '.join(matrix.elsewhere)}.")
-    parts.append(f"Scenes: {', '.join(matrix.scenes)}. Default arms: {matrix.default}, {matrix.again}.")
+    beside = [folder for folder in (matrix.default, matrix.again, matrix.float32) if folder]
+    parts.append(f"Scenes: {', '.join(matrix.scenes)}. Default arms: {', '.join(beside)}.")
     return "\n\n".join(parts) + "\n"
 
 

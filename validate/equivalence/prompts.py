@@ -19,9 +19,10 @@ def seeded(seed: int, ids: tuple[int, int]) -> Prompts:
 
 
 def practice(seed: int) -> Prompts:
-    """Questions of the practice tasks that await their answers, after as many answered ones as the length asks for.
+    """Answered questions of the practice tasks, as many as the length asks for, the last one cut off within its answer.
 
-    What is too long is cut off at the front.
+    What is too long is cut off at the front. The place of the cut is drawn: all questions end alike, so that short prompts
+    would be one and the same.
     """
     from evals.practice import chat, choices, integers, needles, stories, tokenizer
 
@@ -36,7 +37,8 @@ def practice(seed: int) -> Prompts:
         found: tuple[int, ...] = ()
         while len(found) < length:
             item = source.choice(shapes).item(seed, source.randrange(2**31), "test")
-            found = encode(chat.prompt(item.messages, True) + (chat.answer(item, True) if found else "")) + found
+            asked, answer = encode(chat.prompt(item.messages, True)), encode(chat.answer(item, True))
+            found = asked + (answer + found if found else answer[: source.randrange(len(answer))])
         return found[-length:]
 
     return draw

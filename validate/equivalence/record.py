@@ -1,5 +1,6 @@
 """Records an arm: runs its scenes on one engine or on several servers, and keeps what ends as it ends."""
 
+import contextlib
 import hashlib
 import os
 import shlex
@@ -128,6 +129,16 @@ def record(asked: Asked, out: Console, running: Engine | None = None) -> int:
     ``running``: the arm's engine, where there is one already; it is left running.
     """
     os.environ.update(asked.arms.environment)  # OMP_NUM_THREADS, say: torch, whoever imports it first, reads it then
+    if asked.name not in (*asked.arms.defaults, "specialized"):
+        raise InputError(f"--arm {asked.name}: {asked.arms.name} forces no tokens of a stand-in that rounds: it has no such arm")
+    if asked.resume is None:
+        return _record(asked, out, running)
+    arm_folder.manifest(asked.resume)  # that there is one
+    with folder.alone(asked.resume):
+        return _record(asked, out, running)
+
+
+def _record(asked: Asked, out: Console, running: Engine | None) -> int:
     earlier = arm_folder.read(asked.resume, mend=True) if asked.resume else None
     if earlier and earlier.manifest.name != asked.name:
         raise InputError(f"cannot resume {asked.resume} as {asked.name}: it records {earlier.manifest.name}")
@@ -140,7 +151,8 @@ def record(asked: Asked, out: Console, running: Engine | None = None) -> int:
         if len(facts) > 1:
             raise InputError("the servers differ in block size: start them with the same arguments")
         current = _recording(asked, facts.pop(), engines[0], earlier, out)
-        return _recorded(asked, current, engines, source, out)
+        with contextlib.nullcontext() if earlier else folder.alone(current.folder):
+            return _recorded(asked, current, engines, source, out)
     finally:
         for engine in engines:
             if engine is not running:
@@ -166,9 +178,11 @@ def supposed(arms: ArmSet) -> Facts:
     return Facts(block, given["max_num_batched_tokens"], given["max_model_len"], given["max_num_seqs"])
 
 
-def chosen(arms: ArmSet, facts: Facts, keyword: str | None) -> list[Scene]:
-    """The scenes whose names match, in their order."""
+def chosen(arms: ArmSet, facts: Facts, keyword: str | None, name: Name = "default") -> list[Scene]:
+    """The scenes of an arm whose names match, in their order."""
     scenes = build(arms.scenes, facts, arms.prompt_source())
+    if name == "float32":
+        scenes = [scene for scene in scenes if scene.forced]
     if keyword is None:
         return scenes
     from validate.numerics import selection  # not before it is needed: it imports torch
@@ -184,7 +198,7 @@ def forced_source(asked: Asked) -> dict[str, Transcript]:
 
     InputError, before an engine is started, where a scene that is selected needs it and there is none.
     """
-    scenes = chosen(asked.arms, supposed(asked.arms), asked.keyword)
+    scenes = chosen(asked.arms, supposed(asked.arms), asked.keyword, asked.name)
     if asked.force_from is None:
         forced = [scene.name for scene in scenes if scene.of is not None]
         if forced and asked.name != "default":
@@ -241,7 +255,7 @@ def model_digest(model: str) -> str:
 
 def _recording(asked: Asked, facts: Facts, engine: Engine, earlier: arm_folder.Arm | None, out: Console) -> Recording:
     arms, prompts = asked.arms, asked.arms.prompt_source()
-    scenes = chosen(arms, facts, asked.keyword)
+    scenes = chosen(arms, facts, asked.keyword, asked.name)
     manifest = _manifest(asked, facts, scenes, engine)
     if earlier is None:
         there = folder.create(asked.output, f"{arms.name}-{asked.name}")
@@ -373,7 +387,7 @@ def _tenths(total: int, done: int) -> Iterator[int]:
 
 
 def _manifest(asked: Asked, facts: Facts, scenes: list[Scene], engine: Engine) -> ArmManifest:
-    arms = asked.arms
+    arms = asked.arms.of(asked.name)
     commit, dirty = provenance.commit()
     return ArmManifest(
         name=asked.name,

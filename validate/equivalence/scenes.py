@@ -59,6 +59,11 @@ class Scene:
     proves: Literal["cached", "preempted"] | None = None
     of: str | None = None
 
+    @property
+    def forced(self) -> bool:
+        """Whether its requests decode tokens that are given."""
+        return all(request.kind == "forced" for request in self.requests)
+
 
 class _Set(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -243,6 +248,31 @@ class StepTimes(_Set):
                 yield Scene(name, tuple(requests), decode_only=True)
 
 
+class Dictated(BaseModel):
+    """Requests that must decode a given text, all but its first ``prompt`` tokens, together.
+
+    So decode, and not prefill, writes the cache of conversations that are long, and whose answers repeat what stands far before
+    them. The tokens that a request decodes of its own accord are too few for that.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["dictated"]
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    requests: Count
+    length: Annotated[int, Field(ge=2)]
+    prompt: Count = 1
+
+    def build(self, facts: Facts, prompts: Prompts) -> Iterator[Scene]:
+        """One scene."""
+        made = []
+        for n in range(self.requests):
+            text = prompts(f"{self.name}/{n}", self.length)
+            given, dictated = text[: self.prompt], text[self.prompt :]
+            made.append(Request(f"{n}", given, len(dictated), kind="forced", forced=dictated))
+        yield Scene(self.name, tuple(made), decode_only=True)
+
+
 class Forced(BaseModel):
     """The requests of earlier scenes once more: each must decode what the default arm decoded. Scenes ``name-scene``."""
 
@@ -254,7 +284,7 @@ class Forced(BaseModel):
 
 
 SceneSet = Annotated[
-    Alone | Boundaries | Together | Arrivals | Chunked | Prefix | Preemption | Slots | Stops | StepTimes | Forced,
+    Alone | Boundaries | Together | Arrivals | Chunked | Prefix | Preemption | Slots | Stops | StepTimes | Dictated | Forced,
     Field(discriminator="kind"),
 ]
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from rich.console import Console
 
 from validate.equivalence import detection, side_by_side
-from validate.equivalence.arm import ArmSet, Name
+from validate.equivalence.arm import NAMES, ArmSet, Name
 from validate.equivalence.compare import comparability, session
+from validate.equivalence.record import chosen, supposed
 from validate.errors import InputError
 from validate.records import arm_folder, folder
 from validate.records.arm import ArmManifest
 from validate.records.model import Record
 
 GOLDEN = Path("golden") / "transcripts"
-DEFAULTS: tuple[Name, Name] = ("default", "default-again")
 BEGUN = "begun.json"
 COMMAND = (sys.executable, "-m", "validate", "record")
 
@@ -50,33 +50,48 @@ class Whole:
 
     def run(self) -> int:
         """Records what is not recorded yet, then compares. Exit code as of the verdict, 3 where an arm cannot be recorded."""
+        with folder.alone(self.there):
+            return self._run()
+
+    def _run(self) -> int:
         again = shlex.join(["python", "-m", "validate", "equivalence", self.begun.arm_set, "--resume", str(self.there)])
         try:
             for names in self._order():
                 self._record(names)
             if self.begun.faults:
                 of = self._of("default"), self._of("default-again"), self.there
-                return detection.detect(detection.Asked(self.begun.arm_set, self.arms, *of, self.begun.keyword), self.out)
+                asked = detection.Asked(self.begun.arm_set, self.arms, *of, self._float32(), self.begun.keyword)
+                return detection.detect(asked, self.out)
         except KeyboardInterrupt:
             self.out.print(f"interrupted; what is recorded is kept, go on with: {again}", markup=False, soft_wrap=True)
             raise
         except InputError as error:
             raise InputError(f"{error}; go on with: {again}") from error
         folders = self._of("default"), self._of("default-again"), self._of("specialized")
-        return session.run(folders, None, self.there, self.out, golden=self.golden is not None)
+        return session.run(folders, self.there, self.out, float32=self._float32(), golden=self.golden is not None)
 
     def _order(self) -> tuple[tuple[Name, ...], ...]:
         """The arms that are recorded; those that are together run side by side."""
         if self.golden is not None:
             return (("specialized",),)
-        if self.begun.faults:
-            return (("default",), ("default-again",))
+        others = self._defaults[1:] if self.begun.faults else (*self._defaults[1:], "specialized")
         # Engines on GPUs have all of them, so that they wait for each other.
-        others: tuple[tuple[Name, ...], ...] = (("default-again",), ("specialized",))
-        return (("default",), ("default-again", "specialized")) if self.arms.stand_in else (("default",), *others)
+        return (("default",), others) if self.arms.stand_in else (("default",), *((name,) for name in others))
+
+    @property
+    def _defaults(self) -> tuple[Name, ...]:
+        """Without the float32 arm where no scene that is wanted is forced."""
+        if "float32" not in self.arms.defaults:
+            return self.arms.defaults
+        keyword = detection.SCENES if self.begun.faults else self.begun.keyword
+        forced = any(scene.forced for scene in chosen(self.arms, supposed(self.arms), keyword))
+        return tuple(name for name in self.arms.defaults if forced or name != "float32")
+
+    def _float32(self) -> Path | None:
+        return self._of("float32") if "float32" in self._defaults else None
 
     def _of(self, name: Name) -> Path:
-        found = _recorded(name, self.golden if self.golden and name in DEFAULTS else self.there)
+        found = _recorded(name, self.golden if self.golden and name != "specialized" else self.there)
         assert found is not None
         return found
 
@@ -133,23 +148,27 @@ def resume(there: Path, wanted: Begun, arms: ArmSet, out: Console) -> Whole:
 def bless(run: Path, out: Console) -> int:
     """Makes the default arms of a run the golden ones, and says what that changes. InputError if they are not complete.
 
-    Both are replaced or none: a folder with both takes the place of the old one.
+    All are replaced or none: a folder with all takes the place of the old one.
     """
-    new = {name: arm_folder.read(_only(run, name)) for name in DEFAULTS}
-    for name, arm in new.items():
-        if arm.manifest.end is None:
-            raise InputError(f"{arm.folder}: the recording of {name} has no end; resume it")
-        answered = sum(one.error is None for one in arm.transcripts)
-        if answered != arm.manifest.planned:
-            raise InputError(f"{arm.folder}: {answered} of {arm.manifest.planned} requests are recorded; record {name} anew")
-    default, again = (arm.manifest for arm in new.values())
-    for line in comparability.differences(default, again):
-        raise InputError(f"{run}: its default arms are of different engines: {line}")
+    names: tuple[Name, ...] = ("default", "default-again", "float32") if _all("float32", run) else ("default", "default-again")
+    new = {name: arm_folder.read(_only(run, name)) for name in names}
+    for name, recorded in new.items():
+        if recorded.manifest.end is None:
+            raise InputError(f"{recorded.folder}: the recording of {name} has no end; resume it")
+        answered = sum(one.error is None for one in recorded.transcripts)
+        if answered != recorded.manifest.planned:
+            raise InputError(
+                f"{recorded.folder}: {answered} of {recorded.manifest.planned} requests are recorded; record {name} anew"
+            )
+    default, *others = (one.manifest for one in new.values())
+    for other in others:
+        for line in comparability.differences(default, other, comparability.IN_FLOAT32 if other.name == "float32" else ()):
+            raise InputError(f"{run}: its default arms are of different engines: {line}")
     changes = {
-        name: _changed(arm_folder.read(GOLDEN / name), arm)
+        name: _changed(arm_folder.read(GOLDEN / name), recorded)
         if (GOLDEN / name).is_dir()
-        else f"new, {len(arm.transcripts)} requests"
-        for name, arm in new.items()
+        else f"new, {len(recorded.transcripts)} requests"
+        for name, recorded in new.items()
     }
     _replace(list(new.values()))
     for name, change in changes.items():
@@ -163,14 +182,14 @@ def _replace(arms: list[arm_folder.Arm]) -> None:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         if GOLDEN.is_dir():  # with what else it holds
-            shutil.copytree(GOLDEN, part, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*DEFAULTS))
-        for arm in arms:
-            kept = part / arm.manifest.name
+            shutil.copytree(GOLDEN, part, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*NAMES))
+        for one in arms:
+            kept = part / one.manifest.name
             kept.mkdir()
-            arm_folder.write_manifest(kept, arm.manifest)
-            arm_folder.keep(kept, arm.transcripts)
-            if arm.steps is not None:
-                arm_folder.write_steps(kept, arm.steps)
+            arm_folder.write_manifest(kept, one.manifest)
+            arm_folder.keep(kept, one.transcripts)
+            if one.steps is not None:
+                arm_folder.write_steps(kept, one.steps)
         shutil.rmtree(old, ignore_errors=True)
         if GOLDEN.is_dir():
             GOLDEN.rename(old)
@@ -191,7 +210,7 @@ def _all(name: str, parent: Path) -> list[Path]:
 
 def _golden(arms: ArmSet) -> Path:
     """The folder of the golden arms. InputError where one lacks, or is of another arm set."""
-    for name in DEFAULTS:
+    for name in arms.defaults:
         there = _recorded(name, GOLDEN)
         if there is None:
             raise InputError(f"{GOLDEN} holds no arm {name}: run in the project's folder, after python -m validate bless RUN")

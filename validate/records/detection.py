@@ -29,12 +29,16 @@ class Detected(Record):
 
 
 class Detection(Record):
-    """All faults of an arm set, and the sound control. ``elsewhere``: faults that other arm sets show."""
+    """All faults of an arm set, and the sound control.
+
+    ``default``, ``again`` and ``float32`` are folders of arms; ``elsewhere``: faults that other arm sets show.
+    """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     arms: str
     default: str
     again: str
+    float32: str | None = None
     scenes: tuple[str, ...]
     source: str
     commit: str | None

@@ -1,7 +1,10 @@
 """The folder of a run: written as the run goes, so that nothing that happens later loses what was measured."""
 
+import contextlib
+import fcntl
 import os
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -35,6 +38,20 @@ def create(parent: Path, profile: str) -> Path:
     except OSError as error:
         raise unwritable(parent, error) from error
     raise InputError(f"cannot make a run folder in {parent}: {stem} and its 98 successors exist")
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """No other process writes to the folder meanwhile. InputError if one does; the system lets go when a process ends."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"another process writes to {folder}: wait until it ends, or stop it") from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def write(folder: Path, name: str, content: str) -> None:

@@ -19,7 +19,7 @@ from scipy import special
 from validate.stats.jackknife import Estimate
 from validate.verdict import Verdict
 
-Array = NDArray[np.float64]
+Scores = NDArray[np.floating]
 CONFIDENCE = 0.95  # of each one-sided bound
 MOST_REPEATS = 100_000
 
@@ -62,20 +62,32 @@ class Difference(Estimate):
         return needed if needed <= MOST_REPEATS else None
 
 
-def difference(default: Array, specialized: Array) -> Difference:
+def difference(default: Scores, specialized: Scores) -> Difference:
     """Of scores [items, repeats] from 0 to 1, two items at least; a repeat has the same place in both.
 
+    NaN is no score: that pair is left out, and an item without any pair. Items count alike however many pairs they have.
+
     Raises:
-        ValueError: the shapes differ, or there are fewer than two items.
+        ValueError: the shapes differ, or fewer than two items have a pair.
     """
-    if default.shape != specialized.shape or default.ndim != 2 or default.shape[0] < 2 or default.shape[1] < 1:
-        raise ValueError(f"scores of {default.shape} and {specialized.shape}: two items and one repeat of each at least")
-    items, repeats = default.shape
-    apart = specialized - default
-    of_items = apart.mean(axis=1)
-    flips = 2 / repeats**2
-    variance = (((of_items - of_items.mean()) ** 2).sum() + flips) / (items - 1)
-    own = float(apart.var(axis=1, ddof=1).mean()) if repeats > 1 else variance
+    if default.shape != specialized.shape or default.ndim != 2:
+        raise ValueError(f"scores of {default.shape} and {specialized.shape}: [items, repeats], the same of both, are compared")
+    apart = specialized.astype(np.float64) - default
+    there = ~np.isnan(apart)
+    pairs = there.sum(axis=1)
+    apart, there, pairs = apart[pairs > 0], there[pairs > 0], pairs[pairs > 0]
+    items = len(pairs)
+    if items < 2:
+        raise ValueError(f"{items} items with a pair of scores: two items and one repeat of each at least")
+    apart[~there] = 0.0
+    of_items = apart.sum(axis=1) / pairs
+    repeats = round(float(pairs.mean()))
+    variance = (((of_items - of_items.mean()) ** 2).sum() + 2 / repeats**2) / (items - 1)
+    several = pairs > 1
+    own = variance
+    if several.any():
+        squares = (np.where(there, apart - of_items[:, None], 0.0)[several] ** 2).sum(axis=1)
+        own = float((squares / (pairs[several] - 1)).mean())
     return Difference(
         value=float(of_items.mean()),
         error=float(np.sqrt(variance / items)),

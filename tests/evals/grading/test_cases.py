@@ -32,22 +32,26 @@ OTHER = "A lantern in the window waits for someone far away tonight.\n" * 4
 
 
 @pytest.mark.parametrize(
-    ("content", "openai", "deepmind"),
+    ("content", "openai", "deepmind", "strict"),
     [
-        ("{H}{P}", 1, 1),
-        ("\n{H}{P}", 0, 1),
-        ("{P}", 0, 0),
-        ("{h}{P}", 0, 0),  # the string in small letters
-        ("Here it is: {H}{P}", 0, 1),
-        ("{H}wrong {H}{P}", None, 1),  # the last occurrence counts
+        ("{H}{P}", 1, 1, 1),
+        ("\n{H}{P}", 0, 1, 1),
+        ("{P}", 0, 0, 0),
+        ("{h}{P}", 0, 0, 0),  # the string in small letters
+        ("Here it is: {H}{P}", 0, 1, 0),
+        ("{H}wrong {H}{P}", None, 1, 1),  # the last occurrence counts
+        ("wrong {H}{P} {H}", 0, 0, 0),
     ],
 )
-def test_mrcr_prefixes(content: str, openai: float | None, deepmind: float) -> None:
-    for rule, prefix, right in ((mrcr.grade_openai, HASH, openai), (mrcr.grade_deepmind, HASH12, deepmind)):
-        text = content.format(H=prefix, h=prefix.lower(), P=POEM)
-        found = rule(Response(text), prefix + POEM, prefix)
-        assert found.outcome is SCORED
-        assert right is None or found.scores == {"ratio": right}
+def test_mrcr_prefixes(content: str, openai: float | None, deepmind: float, strict: float) -> None:
+    text = content.format(H=HASH, h=HASH.lower(), P=POEM)
+    found = mrcr.grade_openai(Response(text), HASH + POEM, HASH)
+    assert found.outcome is SCORED
+    assert openai is None or found.scores == {"ratio": openai}
+    text = content.format(H=HASH12, h=HASH12.lower(), P=POEM)
+    found = mrcr.grade_deepmind(Response(text), HASH12 + POEM, HASH12)
+    assert found.outcome is SCORED
+    assert found.scores == {"ratio": deepmind, "strict": strict}
 
 
 def test_mrcr_ratios() -> None:

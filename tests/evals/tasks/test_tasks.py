@@ -17,10 +17,11 @@ from lm_eval.api.model import LM  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
 
 from evals.tasks import documents  # noqa: E402
+from tests.evals import made_up  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of lm-eval and what it imports
 TASKS = Path(documents.__file__).parent
-REPEATS = {"aime25": 32, "gpqa_diamond": 16, "gsm8k": 1, "mrcr_openai": 1}
+REPEATS = {"aime25": 32, "gpqa_diamond": 16, "gsm8k": 1, "mrcr_openai": 1, "mrcr_v2": 1}
 TURNS = [
     {"role": "user", "content": "Write a poem."},
     {"role": "assistant", "content": "Once."},
@@ -41,6 +42,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         }
         for needles in (2, 4, 8)
     ],
+    "mrcr_v2": [made_up.deepmind(n) for n in range(4)],
 }
 
 
@@ -48,7 +50,10 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     for name, rows in ROWS.items():
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        if name == "mrcr_v2":
+            made_up.write(folder / made_up.FILE.format(needles=8, bin="upto_128K"), rows)
+        else:
+            (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         pin.pin(name, folder, "made up")
     return folder
 
@@ -191,6 +196,7 @@ WRITES = {
     "gsm8k": lambda d: f"So.\n#### {d['gold']}",
     "gpqa_diamond": lambda d: f"Answer: {d['gold']}",
     "mrcr_openai": lambda d: d["gold"],
+    "mrcr_v2": lambda d: f"Here it is: {d['gold']}",
 }
 
 
@@ -204,4 +210,13 @@ def test_lm_eval_grades_with_the_projects_rules(tasks: dict[str, Any], name: str
         if key.split(",")[0] in ("exact", "flexible", "strict", "ratio")
     ]
     count = len(ROWS[name])
-    assert scores == [pytest.approx((count - 1) / count)] * (2 if name == "gsm8k" else 1)
+    right = pytest.approx((count - 1) / count)
+    assert scores == {"gsm8k": [right, right], "mrcr_v2": [right, 0]}.get(name, [right])
+
+
+def test_documents_of_more_text_than_arrow_takes_at_once_are_put_together(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from evals.tasks import task
+
+    monkeypatch.setattr(task, "TOGETHER", 2)
+    made = task.dataset("mrcr_v2", 3, str(data))["test"]
+    assert list(made) == documents.documents(SOURCES["mrcr_v2"], str(data), 3)

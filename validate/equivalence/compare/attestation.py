@@ -1,10 +1,10 @@
 """How many steps ran specialized, as the engine counted them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from validate.equivalence.compare.arms import Arms
 from validate.equivalence.compare.finding import Check, Finding, check
-from validate.records.arm import NANS, StepCount
+from validate.records.arm import NANS, StepCount, Steps
 from validate.records.arm_folder import Arm
 from validate.records.model import Record
 from validate.verdict import Verdict
@@ -28,11 +28,12 @@ def attested(arms: Arms) -> Check:
 
     Requests with NaN logits and ranks that sampled different tokens are FAIL.
     """
-    findings = [*_of_specialized(arms.specialized)]
+    manifest = arms.specialized.manifest
+    findings = [*of_specialized(manifest.name, arms.specialized.steps, manifest.decode_only, manifest.minimum)]
     for arm in (arms.default, arms.again):
-        findings += _of_default(arm)
+        findings += of_default(arm.manifest.name, arm.steps)
     for arm in arms:
-        findings += _sound(arm)
+        findings += sound(arm.manifest.name, arm.steps, arm.manifest.environment)
     steps = arms.specialized.steps
     detail = "no account of the specialized arm's steps"
     if steps is not None:
@@ -41,44 +42,43 @@ def attested(arms: Arms) -> Check:
     return check("attestation", detail, findings)
 
 
-def _of_specialized(arm: Arm) -> Iterator[Finding]:
-    manifest = arm.manifest
-    if arm.steps is None:
-        yield _invalid(f"{manifest.name}: no account of its steps; every one may have fallen back to the default path")
+def of_specialized(name: str, steps: Steps | None, scenes: Sequence[str], minimum: float) -> Iterator[Finding]:
+    """INVALID unless at least the share ``minimum`` of the scenes' decode and verify steps ran specialized."""
+    if steps is None:
+        yield _invalid(f"{name}: no account of its steps; every one may have fallen back to the default path")
         return
-    if not manifest.decode_only:
-        yield _invalid(f"{manifest.name}: no scene is declared decode-only, so no share of specialized steps can be asked of it")
-    for scene in manifest.decode_only:
-        if not arm.steps.share([scene])[1]:
-            yield _invalid(f"{manifest.name}: no decode or verify step counted in {scene}", scene)
-    specialized, total = arm.steps.share(manifest.decode_only)
-    if total and specialized < manifest.minimum * total:
-        text = (
-            f"{manifest.name}: {specialized / total:.1%} of decode and verify steps ran specialized, {manifest.minimum:.0%} asked"
-        )
+    if not scenes:
+        yield _invalid(f"{name}: no scene is declared decode-only, so no share of specialized steps can be asked of it")
+    for scene in scenes:
+        if not steps.share([scene])[1]:
+            yield _invalid(f"{name}: no decode or verify step counted in {scene}", scene)
+    specialized, total = steps.share(scenes)
+    if total and specialized < minimum * total:
+        text = f"{name}: {specialized / total:.1%} of decode and verify steps ran specialized, {minimum:.0%} asked"
         yield _invalid(text)
 
 
-def _of_default(arm: Arm) -> Iterator[Finding]:
-    if arm.steps is None:
-        yield _invalid(f"{arm.manifest.name}: no account of its steps")
+def of_default(name: str, steps: Steps | None) -> Iterator[Finding]:
+    """INVALID for a specialized step of a default arm."""
+    if steps is None:
+        yield _invalid(f"{name}: no account of its steps")
         return
-    for scene, counted in arm.steps.by_scene.items():
-        specialized = sum(steps.count for steps in counted if steps.path == "specialized")
+    for scene, counted in steps.by_scene.items():
+        specialized = sum(step.count for step in counted if step.path == "specialized")
         if specialized:
-            yield _invalid(f"{arm.manifest.name}: {specialized} steps ran specialized", scene)
+            yield _invalid(f"{name}: {specialized} steps ran specialized", scene)
 
 
-def _sound(arm: Arm) -> Iterator[Finding]:
-    if arm.steps is None:
+def sound(name: str, steps: Steps | None, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """FAIL for requests with NaN logits and ranks that sampled different tokens; INVALID without the count that was asked for."""
+    if steps is None:
         return
-    if arm.steps.corrupted is None and arm.manifest.environment.get(NANS, "0") != "0":
-        yield _invalid(f"{arm.manifest.name}: the engine's count of requests with NaN logits is missing")
-    if arm.steps.corrupted:
-        text = f"{arm.manifest.name}: the engine counts {arm.steps.corrupted} requests with NaN logits"
-        yield Finding(verdict=Verdict.FAIL, text=text)
-    if arm.steps.ranks_agree is False:
-        yield Finding(verdict=Verdict.FAIL, text=f"{arm.manifest.name}: ranks sampled different tokens")
+    if steps.corrupted is None and environment.get(NANS, "0") != "0":
+        yield _invalid(f"{name}: the engine's count of requests with NaN logits is missing")
+    if steps.corrupted:
+        yield Finding(verdict=Verdict.FAIL, text=f"{name}: the engine counts {steps.corrupted} requests with NaN logits")
+    if steps.ranks_agree is False:
+        yield Finding(verdict=Verdict.FAIL, text=f"{name}: ranks sampled different tokens")
 
 
 def _invalid(text: str, scene: str | None = None) -> Finding:

@@ -1,5 +1,6 @@
 """Whether arms may be compared at all: one engine but for ``decode_backend``, the same requests, all answered."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,8 @@ from validate.verdict import Verdict
 # agree.
 MAY_DIFFER = {"name", "arm_set", "decode_backend", "start", "end", "planted", "served", "machine"}
 # Against golden records, in which an older vLLM or suite ran on another machine of the kind: what is judged then is all of it.
+# The float32 arm decodes the forced tokens alone, in another dtype, of which more or fewer fit in a cache block.
+IN_FLOAT32 = ("engine.dtype", "engine.block_size", "rounds_to", "scenes", "decode_only", "plan", "planned")
 OF_ANOTHER_TIME = {"versions", "source", "commit", "dirty", "machine.system", "machine.cpu", "machine.cores", "machine.gpus"}
 
 
@@ -29,6 +32,10 @@ def same_engine(arms: Arms, golden: bool = False) -> Check:
         found.append(f"decode_backend: {default.name} has {default.decode_backend}, {again.name} has {again.decode_backend}")
     if specialized.decode_backend != SPECIALIZED:
         found.append(f"decode_backend: {specialized.name} has {specialized.decode_backend}, not {SPECIALIZED}")
+    if arms.float32 is not None:
+        found += differences(default, arms.float32.manifest, IN_FLOAT32)
+        if arms.float32.manifest.rounds_to != "float32":
+            found.append(f"rounds_to: {arms.float32.manifest.name} has {arms.float32.manifest.rounds_to}, not float32")
     if len({arm.folder.resolve() for arm in arms}) < 3:
         found.append("one folder is given twice: an arm that is compared with itself has no noise")
     names = ", ".join(f"{m.name} ({m.decode_backend})" for m in (default, again, specialized))
@@ -61,6 +68,8 @@ def complete(arms: Arms) -> Check:
         found += _shapes(arm)
     pairs = arms.pairs()
     found += [finding for pair in pairs for finding in _asked(pair)]
+    if arms.float32 is not None:
+        found += _in_float32(arms.float32, pairs)
     return check("complete", f"{len(pairs)} of {len(every)} requests in all three arms", found)
 
 
@@ -68,17 +77,18 @@ def _differences(first: ArmManifest, second: ArmManifest) -> Iterator[str]:
     names = f"{first.name} has", f"{second.name} has"
     for field in ArmManifest.model_fields:
         if field not in MAY_DIFFER:
-            yield from _apart(field, getattr(first, field), getattr(second, field), names)
+            yield from apart(field, getattr(first, field), getattr(second, field), names)
     for field in ("system", "cpu", "cores", "gpus"):  # the memory of two nodes of one kind may differ by what firmware takes
-        yield from _apart(f"machine.{field}", getattr(first.machine, field), getattr(second.machine, field), names)
+        yield from apart(f"machine.{field}", getattr(first.machine, field), getattr(second.machine, field), names)
     if bool(first.served) != bool(second.served):
         yield f"served: {names[0]} {first.served or 'none'}, {names[1]} {second.served or 'none'}"
 
 
-def _apart(name: str, first: Any, second: Any, names: tuple[str, str]) -> Iterator[str]:
+def apart(name: str, first: Any, second: Any, names: tuple[str, str]) -> Iterator[str]:
+    """A line a difference between two values, of dictionaries a line a key; ``names``: "default has", "specialized has"."""
     if isinstance(first, dict) and isinstance(second, dict):
         for key in sorted({*first, *second}):
-            yield from _apart(f"{name}.{key}", first.get(key), second.get(key), names)
+            yield from apart(f"{name}.{key}", first.get(key), second.get(key), names)
     elif first != second:
         yield f"{name}: {names[0]} {first}, {names[1]} {second}"
 
@@ -88,6 +98,23 @@ def _shapes(arm: Arm) -> Iterator[Finding]:
         if t.error is None and not len(t.tokens) == len(t.logprobs) == len(t.top):
             text = f"{arm.manifest.name}: {len(t.tokens)} tokens, {len(t.logprobs)} logprobs, {len(t.top)} best tokens"
             yield at(t, Verdict.INVALID, text)
+
+
+def _in_float32(arm: Arm, pairs: list[Pair]) -> Iterator[Finding]:
+    """What the float32 arm lacks: every forced request, the same tokens, each logprob a number."""
+    name = arm.manifest.name
+    if arm.manifest.end is None:
+        yield Finding(verdict=Verdict.INVALID, text=f"{name}: the recording has no end; resume it")
+    yield from _shapes(arm)
+    for pair in pairs:
+        if pair.default.kind != "forced":
+            continue
+        if pair.noise is None:
+            yield at(pair.default, Verdict.INVALID, f"missing in {name}")
+        elif (pair.noise.prompt, pair.noise.tokens) != (pair.default.prompt, pair.default.tokens):
+            yield at(pair.default, Verdict.INVALID, f"{name} was asked something else, or was not forced to the end")
+        elif not all(map(math.isfinite, pair.noise.logprobs)):
+            yield at(pair.default, Verdict.INVALID, f"{name} has a logprob that is no number: it is no measure of noise")
 
 
 def _asked(pair: Pair) -> Iterator[Finding]:

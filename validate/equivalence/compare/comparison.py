@@ -31,7 +31,9 @@ class Common(Record):
 
 
 class Comparison(Record):
-    """``comparison.json``. ``folders``: of the arms. ``floor``, ``tie`` (the largest at position 0): nats."""
+    """``comparison.json``. ``folders``: of the arms. ``floor``, ``tie`` (the largest at position 0): nats;
+    ``noise``: what differences were held against, ``multiple`` times.
+    """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     verdict: Verdict
@@ -40,6 +42,8 @@ class Comparison(Record):
     arms: tuple[ArmManifest, ...]
     checks: tuple[Check, ...]
     steps: tuple[attestation.Row, ...] = ()
+    noise: str = "A/A"
+    multiple: float = 0.0
     floor: float = 0.0
     tie: float = 0.0
     greedy: tuple[Divergence, ...] = ()
@@ -75,7 +79,7 @@ class Measured:
 
     pairs: list[Pair]
     forced: Table
-    floor: float
+    yardstick: allowance.Yardstick
     judgement: Judgement | None
     noise: Noise
 
@@ -83,13 +87,13 @@ class Measured:
 def measure(arms: Arms, pairs: list[Pair]) -> Measured:
     """``pairs`` without those that have a NaN: a comparison with one is never true, whatever it compares."""
     numbers = [pair for pair in pairs if _numeric(pair)]
-    floor = allowance.floor(arms.default.manifest)
+    yardstick = allowance.yardstick(arms.default.manifest, arms.float32 is not None)
     forced = table(numbers, int(arms.default.manifest.engine.get("block_size") or BLOCK))
-    judgement = judge(forced, floor) if forced.names else None
-    again = swings((pair.default, pair.again) for pair in numbers)
+    judgement = judge(forced, yardstick) if forced.names else None
+    own = swings((pair.default, pair.noise) for pair in numbers if pair.noise)
     specialized = swings((pair.default, pair.specialized) for pair in numbers)
-    noise = Noise(again, specialized, floor, grows=judgement is not None and _grows(judgement))
-    return Measured(numbers, forced, floor, judgement, noise)
+    noise = Noise(own, specialized, yardstick, grows=judgement is not None and _grows(judgement))
+    return Measured(numbers, forced, yardstick, judgement, noise)
 
 
 def compare(arms: Arms, undrafted: Arm | None = None, golden: bool = False) -> Comparison:
@@ -112,7 +116,7 @@ def compare(arms: Arms, undrafted: Arm | None = None, golden: bool = False) -> C
         attestation.attested(arms),
         finite(arms),
         tokens_check(found, again),
-        forced_check(measured.judgement, measured.forced, measured.pairs),
+        forced_check(measured.judgement, measured.forced, measured.pairs, measured.yardstick.noise),
         accepted,
     ]
     without: tuple[Divergence, ...] = ()
@@ -130,7 +134,9 @@ def compare(arms: Arms, undrafted: Arm | None = None, golden: bool = False) -> C
         arms,
         checks,
         steps=attestation.table(arms.specialized),
-        floor=measured.floor,
+        noise=measured.yardstick.noise,
+        multiple=measured.yardstick.multiple,
+        floor=measured.yardstick.floor,
         tie=measured.noise.tie(0),
         greedy=found,
         greedy_again=again,
@@ -154,7 +160,7 @@ def tokens_check(found: tuple[Divergence, ...], again: tuple[Divergence, ...]) -
     return check("tokens", detail, [*findings(found), *own])
 
 
-def forced_check(judgement: Judgement | None, forced: Table, pairs: list[Pair]) -> Check:
+def forced_check(judgement: Judgement | None, forced: Table, pairs: list[Pair], noise: str) -> Check:
     """FAIL for each statistic and request beyond what is allowed; INCONCLUSIVE for those of all positions that are not decided.
 
     A statistic's finding names the request and position with the largest difference in its group.
@@ -164,20 +170,20 @@ def forced_check(judgement: Judgement | None, forced: Table, pairs: list[Pair]) 
     by_name = {(pair.default.scene, pair.default.request): pair for pair in pairs}
     groups = forced.groups()
     overall = [s for s in judgement.statistics if s.group == "all"]
-    found = [_found(Verdict.FAIL, _of_request(r), by_name[r.scene, r.request], r.position) for r in judgement.requests]
+    found = [_found(Verdict.FAIL, _of_request(r, noise), by_name[r.scene, r.request], r.position) for r in judgement.requests]
     for s in judgement.statistics:
         if s.verdict is Verdict.FAIL or (s.group == "all" and s.verdict is Verdict.INCONCLUSIVE):
             request, position = forced.largest(groups[s.group])
-            found.append(_found(s.verdict, _of_statistic(s), by_name[request], position))
+            found.append(_found(s.verdict, _of_statistic(s, noise), by_name[request], position))
     if not overall:
         text = f"{judgement.requests_count} forced requests: too few for an interval"
         found.append(Finding(verdict=Verdict.INCONCLUSIVE, text=text))
-    figures = "; ".join(f"{s.name} {s.specialized:.3g} of {s.allowed:.3g} allowed, A/A {s.again:.3g}" for s in overall)
+    figures = "; ".join(f"{s.name} {s.specialized:.3g} of {s.allowed:.3g} allowed, {noise} {s.noise:.3g}" for s in overall)
     return check("forced", f"{judgement.tokens} tokens of {judgement.requests_count} requests: {figures}", found)
 
 
-def _of_statistic(s: Statistic) -> str:
-    text = f"{s.name} of {s.group}: {s.specialized:.4g}, {s.allowed:.4g} allowed, A/A {s.again:.4g}"
+def _of_statistic(s: Statistic, noise: str) -> str:
+    text = f"{s.name} of {s.group}: {s.specialized:.4g}, {s.allowed:.4g} allowed, {noise} {s.noise:.4g}"
     if s.verdict is Verdict.FAIL:
         text += f"; p {s.p:.2g}, adjusted for all statistics; {s.requests} requests, {s.tokens} tokens"
         return f"{text}, the largest difference here"
@@ -186,8 +192,8 @@ def _of_statistic(s: Statistic) -> str:
     return f"{text}: not decided by {s.tokens} tokens, and more of the same would not decide it"
 
 
-def _of_request(r: OfRequest) -> str:
-    return f"{r.name} {r.specialized:.4g}, {r.allowed:.4g} allowed for the largest of all requests, A/A {r.again:.4g}"
+def _of_request(r: OfRequest, noise: str) -> str:
+    return f"{r.name} {r.specialized:.4g}, {r.allowed:.4g} allowed for the largest of all requests, {noise} {r.noise:.4g}"
 
 
 def _found(verdict: Verdict, text: str, pair: Pair, position: int) -> Finding:
@@ -215,12 +221,13 @@ def _grows(judgement: Judgement) -> bool:
 
 
 def _numeric(pair: Pair) -> bool:
-    sides = (pair.default, pair.again, pair.specialized)
+    sides = [t for t in (pair.default, pair.again, pair.specialized, pair.noise) if t is not None]
     shaped = all(len(t.tokens) == len(t.logprobs) == len(t.top) for t in sides)
     return shaped and all(np.isfinite([*t.logprobs, *(v for top in t.top for v in top.logprobs)]).all() for t in sides)
 
 
 def _comparison(arms: Arms, checks: list[Check], **figures: object) -> Comparison:
     verdict = worst(c.verdict for c in checks if c.verdict is not None)
-    fields = {"folders": [str(arm.folder) for arm in arms], "arms": [arm.manifest for arm in arms], "checks": checks} | figures
+    every = [arm for arm in (*arms, arms.float32) if arm is not None]
+    fields = {"folders": [str(arm.folder) for arm in every], "arms": [arm.manifest for arm in every], "checks": checks} | figures
     return Comparison.model_validate({"verdict": verdict, "exit_code": verdict.exit_code} | fields)

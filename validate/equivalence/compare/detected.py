@@ -102,4 +102,5 @@ def _forced(measured: Measured, before: dict[str, int]) -> int | None:
 
 def _fails(measured: Measured, rows: int) -> bool:
     table = measured.forced.first(rows)
-    return forced_check(judge(table, measured.floor, measured.forced), table, measured.pairs).verdict is Verdict.FAIL
+    judgement = judge(table, measured.yardstick, measured.forced)
+    return forced_check(judgement, table, measured.pairs, measured.yardstick.noise).verdict is Verdict.FAIL

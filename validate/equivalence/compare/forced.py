@@ -1,4 +1,7 @@
-"""Forced decoding: the specialized path's differences to the default one, held against those of the default path to itself.
+"""Forced decoding: the specialized path's differences to the default one, held against the default path's own noise.
+
+The noise is that of another default arm against the default one (``allowance.Yardstick``): the float32 arm's where there is one,
+else the A/A arm's. ``MULTIPLE`` below is what the yardstick multiplies it by.
 
 Statistics, of all positions and of each group of them (a scene, a class of positions):
 
@@ -10,18 +13,18 @@ Statistics, of all positions and of each group of them (a scene, a class of posi
 - ``kl``: mean divergence a token, nats; quadratic in the noise, so the square of ``MULTIPLE`` is allowed.
 - ``ranks``: share of positions where the chosen token's rank changes.
 - ``growth``: how much the rms difference rises from a request's first to its last token (Theil and Sen's slope over eight equal
-  parts): by no more than ``MULTIPLE`` times the A/A arm's rise and the whole of its noise besides.
+  parts): by no more than ``MULTIPLE`` times the noise's rise and the whole of it besides.
 
-Each is what the specialized path shows less what is allowed: the greater of ``MULTIPLE`` times the A/A figure and of the figure
+Each is what the specialized path shows less what is allowed: the greater of ``MULTIPLE`` times the noise's figure and of the one
 that ``allowance.floor`` makes of the dtype's rounding. A group is allowed what all positions are, at least: a scene whose two
 default recordings happened to be batched alike has little noise of its own, and says nothing of what its requests may show.
 Requests are the clusters: positions of one depend on each other through the cache and the state. Both sides are of the same
 requests and positions, so the jackknife of the difference knows how they vary together.
 
 A mean hides an error in few requests. So each request has two more, ``request size`` (rms over it) and ``largest`` (its largest
-difference over scale), held against a prediction limit for the largest of as many A/A requests (stats/prediction.py), moved by
-the scene's own median ratio of specialized to A/A, from 1 to ``MULTIPLE``: how noisy the path is in a scene is the group's
-matter, an outlier is one among its like. Where the A/A noise of most requests is below the floor it does not say how noise varies
+difference over scale), held against a prediction limit for the largest of as many requests' noise (stats/prediction.py), moved by
+the scene's own median ratio of specialized to noise, from 1 to ``MULTIPLE``: how noisy the path is in a scene is the group's
+matter, an outlier is one among its like. Where the noise of most requests is below the floor it does not say how noise varies
 between requests, some of which a network amplifies; the specialized path's own does: their median absolute deviation, which
 outliers do not move. Scenes of fewer than ``FEWEST`` requests get ``MULTIPLE``.
 
@@ -45,7 +48,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from validate.equivalence.compare.allowance import MULTIPLE, RESOLUTION
+from validate.equivalence.compare.allowance import RESOLUTION, Yardstick
 from validate.equivalence.compare.table import Table
 from validate.records.model import Record
 from validate.stats.holm import holm
@@ -61,7 +64,7 @@ FEW_RANKS = 0.01  # a share that is never too many: where no rank changes, the f
 PARTS, LONG_ENOUGH = 8, 16  # equal parts of a request whose slope is taken; tokens for that
 
 Array = NDArray[np.float64]
-_BEST, _KL, _LACKING, _RANK = range(1, 5)  # columns of Table.specialized and Table.again
+_BEST, _KL, _LACKING, _RANK = range(1, 5)  # columns of Table.specialized and Table.noise
 # Columns of a group's sums, one row a request.
 (
     _N,
@@ -85,7 +88,7 @@ _BEST, _KL, _LACKING, _RANK = range(1, 5)  # columns of Table.specialized and Ta
 
 
 class Statistic(Record):
-    """One statistic of one group. ``specialized``, ``again`` and ``allowed`` in the statistic's unit.
+    """One statistic of one group. ``specialized``, ``noise`` and ``allowed`` in the statistic's unit.
 
     ``low`` and ``high``: one-sided 95 % bounds of specialized less allowed. ``p``: of "it is at most allowed", adjusted for all.
     ``tokens_needed``: forced tokens in all that would decide an INCONCLUSIVE one, None where more would not.
@@ -96,7 +99,7 @@ class Statistic(Record):
     requests: int
     tokens: int
     specialized: float
-    again: float
+    noise: float
     allowed: float
     low: float
     high: float
@@ -113,7 +116,7 @@ class OfRequest(Record):
     request: str
     position: int
     specialized: float
-    again: float
+    noise: float
     allowed: float
 
 
@@ -127,17 +130,17 @@ class Judgement(Record):
     kl_lacking: float
 
 
-def judge(table: Table, floor: float, whole: Table | None = None) -> Judgement:
-    """``floor``: allowance.floor of the arms. ``whole``: what ``table`` is the first part of, whose A/A noise sets the limits."""
+def judge(table: Table, yardstick: Yardstick, whole: Table | None = None) -> Judgement:
+    """``whole``: what ``table`` is the first part of, whose noise sets the limits."""
     rises = _rises(table)
     rows = []
     of_all = dict.fromkeys(_STATISTICS, 0.0)
     for group, mask in table.groups().items():
-        sums = _sums(table, mask, rises if group == "all" or group.startswith("scene") else None, floor)
+        sums = _sums(table, mask, rises if group == "all" or group.startswith("scene") else None, yardstick.floor)
         if len(sums) < FEWEST:
             continue
         for name, parts in _STATISTICS.items():
-            estimate, figures = _statistic(sums, parts, floor, of_all[name])
+            estimate, figures = _statistic(sums, parts, yardstick, of_all[name])
             rows.append((name, group, sums, estimate, figures))
             if group == "all":
                 of_all[name] = figures[2]
@@ -149,7 +152,7 @@ def judge(table: Table, floor: float, whole: Table | None = None) -> Judgement:
     ]
     return Judgement(
         statistics=tuple(statistics),
-        requests=_beyond(table, floor, whole or table),
+        requests=_beyond(table, yardstick, whole or table),
         requests_count=len(table.names),
         tokens=len(table.request),
         kl_lacking=float(table.specialized[:, _LACKING].mean()) if len(table.request) else 0.0,
@@ -163,9 +166,9 @@ def _sums(table: Table, mask: NDArray[np.bool_], rises: Array | None, floor: flo
     def of(values: Array) -> Array:
         return np.bincount(request, weights=values, minlength=len(table.names)).astype(np.float64)
 
-    specialized, again, move = table.specialized[mask], table.again[mask], table.move[mask]
+    specialized, noise, move = table.specialized[mask], table.noise[mask], table.move[mask]
     n = of(np.ones(len(request)))
-    mean_s, mean_a = of(specialized[:, 0]) / np.maximum(n, 1), of(again[:, 0]) / np.maximum(n, 1)
+    mean_s, mean_a = of(specialized[:, 0]) / np.maximum(n, 1), of(noise[:, 0]) / np.maximum(n, 1)
     # Ranks change where two logits, each moved by the floor, can pass each other: within two standard deviations of their
     # difference.
     near = (table.gap[mask] <= 2 * np.sqrt(2) * floor).astype(float)
@@ -173,23 +176,23 @@ def _sums(table: Table, mask: NDArray[np.bool_], rises: Array | None, floor: flo
         n,
         of(move**2),
         of(specialized[:, 0] ** 2),
-        of(again[:, 0] ** 2),
+        of(noise[:, 0] ** 2),
         mean_s,
         mean_a**2,
         of(specialized[:, _KL]),
-        of(again[:, _KL]),
+        of(noise[:, _KL]),
         of(specialized[:, _RANK]),
-        of(again[:, _RANK]),
+        of(noise[:, _RANK]),
         of(table.spread[mask]),
         of(near),
         *(rises if rises is not None else np.zeros((3, len(table.names)))),
         of(specialized[:, _BEST]) / np.maximum(n, 1),
-        (of(again[:, _BEST]) / np.maximum(n, 1)) ** 2,
+        (of(noise[:, _BEST]) / np.maximum(n, 1)) ** 2,
     ]
     return np.stack(columns, axis=1)[n > 0]
 
 
-# Each gives specialized, again, and the floor's figure, of means over requests [..., 17] and the rms floor of a logit.
+# Each gives specialized, noise, and the floor's figure, of means over requests [..., 17] and the rms floor of a logit.
 _Parts = Callable[[Array, float], tuple[Array, Array, Array]]
 
 
@@ -225,24 +228,25 @@ def _growth(m: Array, floor: float) -> tuple[Array, Array, Array]:
 _STATISTICS: dict[str, _Parts] = {"size": _size, "shift": _shift, "best": _best, "kl": _kl, "ranks": _ranks, "growth": _growth}
 
 
-def _statistic(sums: Array, parts: _Parts, floor: float, of_all: float) -> tuple[Estimate, tuple[float, float, float]]:
-    """Specialized less allowed, and specialized, again and allowed; ``of_all`` is the least that is allowed."""
+def _statistic(sums: Array, parts: _Parts, yardstick: Yardstick, of_all: float) -> tuple[Estimate, tuple[float, float, float]]:
+    """Specialized less allowed, and specialized, noise and allowed; ``of_all`` is the least that is allowed."""
+    multiple = yardstick.multiple
 
     def figures(means: Array) -> tuple[Array, Array, Array]:
-        specialized, again, least = parts(means, floor)
+        specialized, noise, least = parts(means, yardstick.floor)
         if parts is _growth:
-            noise = np.maximum(np.sqrt(means[..., _SQ_A] / means[..., _W]), least)
-            allowed = MULTIPLE * np.maximum(again, 0.0) + noise
+            whole = np.maximum(np.sqrt(means[..., _SQ_A] / means[..., _W]), least)
+            allowed = multiple * np.maximum(noise, 0.0) + whole
         else:
-            allowed = np.maximum((MULTIPLE**2 if parts is _kl else MULTIPLE) * again, least)
-        return specialized, again, np.maximum(allowed, of_all)
+            allowed = np.maximum((multiple**2 if parts is _kl else multiple) * noise, least)
+        return specialized, noise, np.maximum(allowed, of_all)
 
     def less(means: Array) -> Array:
         specialized, _, allowed = figures(means)
         return specialized - allowed
 
-    specialized, again, allowed = (float(figure) for figure in figures(sums.mean(axis=0)))
-    return jackknife(sums, less), (specialized, again, allowed)
+    specialized, noise, allowed = (float(figure) for figure in figures(sums.mean(axis=0)))
+    return jackknife(sums, less), (specialized, noise, allowed)
 
 
 def _judged(name: str, group: str, sums: Array, estimate: Estimate, figures: tuple[float, float, float], p: float) -> Statistic:
@@ -255,7 +259,7 @@ def _judged(name: str, group: str, sums: Array, estimate: Estimate, figures: tup
         requests=len(sums),
         tokens=tokens,
         specialized=figures[0],
-        again=figures[1],
+        noise=figures[1],
         allowed=figures[2],
         low=estimate.lower(CONFIDENCE),
         high=high,
@@ -266,23 +270,23 @@ def _judged(name: str, group: str, sums: Array, estimate: Estimate, figures: tup
 
 
 def _rises(table: Table) -> Array:
-    """[3, requests]: the rise of the rms difference over the request, specialized and again, and whether it is long enough."""
+    """[3, requests]: the rise of the rms difference over the request, specialized and noise, and whether it is long enough."""
     rises = np.zeros((3, len(table.names)))
     starts = np.searchsorted(table.request, np.arange(len(table.names) + 1))
     for n, (start, end) in enumerate(pairwise(starts)):
         if end - start >= LONG_ENOUGH:
             edges = start + (end - start) * np.arange(PARTS) // PARTS
             weight = np.add.reduceat(table.move[start:end] ** 2, edges - start)
-            for row, columns in enumerate((table.specialized, table.again)):
+            for row, columns in enumerate((table.specialized, table.noise)):
                 rms = np.sqrt(np.add.reduceat(columns[start:end, 0] ** 2, edges - start) / weight)
                 rises[row, n] = theil_sen(rms) * (PARTS - 1)
             rises[2, n] = 1.0
     return rises
 
 
-def _beyond(table: Table, floor: float, whole: Table) -> tuple[OfRequest, ...]:
+def _beyond(table: Table, yardstick: Yardstick, whole: Table) -> tuple[OfRequest, ...]:
     """Requests beyond the limits of one, the furthest first. The rms of a request that is cut off is not judged."""
-    count, lengths = len(whole.names), np.bincount(whole.request)
+    count, lengths, floor = len(whole.names), np.bincount(whole.request), yardstick.floor
     if count < FEWEST:
         return ()
     present = np.arange(len(table.names))
@@ -298,11 +302,11 @@ def _beyond(table: Table, floor: float, whole: Table) -> tuple[OfRequest, ...]:
         judged = present if name == "largest" else present[np.bincount(table.request) == lengths[present]]
         if not len(judged):
             continue
-        specialized, again = _of_requests(table, name)[judged, 0], _of_requests(whole, name)[:, 1]
-        allowed = np.maximum(_limits(whole, judged, specialized, again, floor), least[judged])
+        specialized, noise = _of_requests(table, name)[judged, 0], _of_requests(whole, name)[:, 1]
+        allowed = np.maximum(_limits(whole, judged, specialized, noise, yardstick), least[judged])
         for n in np.flatnonzero(specialized > allowed):
             scene, request = table.names[judged[n]]
-            figures = [float(np.sqrt(value)) for value in (specialized[n], again[judged[n]], allowed[n])]
+            figures = [float(np.sqrt(value)) for value in (specialized[n], noise[judged[n]], allowed[n])]
             found.append(
                 OfRequest(
                     name=name,
@@ -310,21 +314,21 @@ def _beyond(table: Table, floor: float, whole: Table) -> tuple[OfRequest, ...]:
                     request=request,
                     position=table.largest(table.request == judged[n])[1],
                     specialized=figures[0],
-                    again=figures[1],
+                    noise=figures[1],
                     allowed=figures[2],
                 )
             )
     return tuple(sorted(found, key=lambda request: -request.specialized / request.allowed))
 
 
-def _limits(whole: Table, judged: NDArray[np.int64], specialized: Array, again: Array, floor: float) -> Array:
-    """[judged]: of squares; ``again`` is of all requests. Noise below the floor does not say how it varies between requests."""
-    least = (floor / MULTIPLE) ** 2
-    logs = [np.log(np.maximum(squares, least)) for squares in (specialized, again)]
+def _limits(whole: Table, judged: NDArray[np.int64], specialized: Array, noise: Array, yardstick: Yardstick) -> Array:
+    """[judged]: of squares; ``noise`` is of all requests. Below the floor it does not say how it varies between requests."""
+    least = (yardstick.floor / yardstick.multiple) ** 2
+    logs = [np.log(np.maximum(squares, least)) for squares in (specialized, noise)]
     limit = largest_log(logs[1], ALPHA / 4)
-    if np.mean(again <= least) > 0.5:
+    if np.mean(noise <= least) > 0.5:
         limit = replace(limit, spread=max(limit.spread, deviation(logs[0])))
-    most = min(limit.value + 2 * np.log(MULTIPLE), 700.0)
+    most = min(limit.value + 2 * np.log(yardstick.multiple), 700.0)
     scenes = np.array([whole.names[n][0] for n in judged])
     limits = np.full(len(judged), most)
     for scene in dict.fromkeys(whole.names[n][0] for n in judged):
@@ -336,9 +340,9 @@ def _limits(whole: Table, judged: NDArray[np.int64], specialized: Array, again: 
 
 
 def _of_requests(table: Table, name: str) -> Array:
-    """Squares, nats² of a logit [requests, 2]: specialized and again."""
+    """Squares, nats² of a logit [requests, 2]: specialized and noise."""
     starts = np.searchsorted(table.request, np.arange(len(table.names)))
-    differences = np.stack([table.specialized[:, 0], table.again[:, 0]], axis=1)
+    differences = np.stack([table.specialized[:, 0], table.noise[:, 0]], axis=1)
     move = table.move[:, None]
     if name == "largest":
         return np.asarray(np.maximum.reduceat((differences / move) ** 2, starts))

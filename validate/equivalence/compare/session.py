@@ -3,25 +3,32 @@
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
-from validate.equivalence.compare import junit, summary
+from validate.equivalence.compare import junit, shown, summary
 from validate.equivalence.compare.arms import Arms
 from validate.equivalence.compare.comparison import Comparison, compare
 from validate.records import arm_folder, folder
-from validate.report.console import COLOURS
 
 SHOWN = 10  # findings printed at the end; summary.md has more
 
 
-def run(arms: tuple[Path, Path, Path], undrafted: Path | None, output: Path, out: Console, golden: bool = False) -> int:
+def run(
+    arms: tuple[Path, Path, Path],
+    output: Path,
+    out: Console,
+    *,
+    float32: Path | None = None,
+    undrafted: Path | None = None,
+    golden: bool = False,
+) -> int:
     """Reads the arms, writes the comparison's folder, prints it. InputError for a record that is damaged."""
-    read = Arms(*(arm_folder.read(path) for path in arms))
+    default, again, specialized = (arm_folder.read(path) for path in arms)
+    read = Arms(default, again, specialized, arm_folder.read(float32) if float32 else None)
     comparison = compare(read, arm_folder.read(undrafted) if undrafted else None, golden)
     made = folder.create(output, "compare")
     folder.write(made, "comparison.json", comparison.model_dump_json(indent=2) + "\n")
     folder.write(made, "summary.md", summary.render(comparison))
-    folder.write(made, "junit.xml", junit.render(comparison))
+    folder.write(made, "junit.xml", junit.render("equivalence", comparison.checks, comparison.told))
     show(comparison, out)
     out.print(f"{comparison.verdict}  {made}", markup=False)
     return comparison.exit_code
@@ -29,12 +36,8 @@ def run(arms: tuple[Path, Path, Path], undrafted: Path | None, output: Path, out
 
 def show(comparison: Comparison, out: Console) -> None:
     """The table of checks, then what did not pass."""
-    out.print(f"What ran: {summary.what_ran(comparison)}", markup=False)
-    table = Table("check", "verdict", "findings", "rests on")
-    for check in comparison.checks:
-        colour = COLOURS[check.verdict] if check.verdict else ""
-        table.add_row(check.name, check.verdict or "not run", str(len(check.findings) or ""), check.detail, style=colour)
-    out.print(table)
+    out.print(f"What ran: {shown.what_ran(comparison.arms[2])}", markup=False)
+    out.print(shown.table(comparison.checks))
     for arm in comparison.planted:
         out.print(f"planted in {arm.name}: {arm.planted}", markup=False)
     found = comparison.findings

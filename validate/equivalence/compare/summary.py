@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from validate.equivalence.compare.comparison import Comparison
 from validate.equivalence.compare.forced import Statistic
+from validate.equivalence.compare.shown import checks_table, head
 from validate.report.tables import markdown
 from validate.verdict import Verdict
 
@@ -12,8 +13,9 @@ SHOWN = 20  # findings written out; comparison.json holds them all
 
 def render(comparison: Comparison) -> str:
     """Markdown."""
-    parts = [_head(comparison)]
-    parts += ["## Checks", _checks(comparison), "## Steps of the specialized arm", _steps(comparison)]
+    compared = comparison.arms[:3]  # without the float32 arm, which is nobody's path
+    parts = [head(f"{comparison.verdict}: {compared[2].name} against {compared[0].name}", compared)]
+    parts += ["## Checks", checks_table(comparison.checks), "## Steps of the specialized arm", _steps(comparison)]
     found = comparison.findings
     if found:
         parts.append(f"## Not passed: {len(found)}")
@@ -28,31 +30,6 @@ def render(comparison: Comparison) -> str:
         parts += ["## Times, not judged", _timings(comparison)]
     parts += ["## What the common comparison finds", _common(comparison), "## Arms", _arms(comparison)]
     return "\n\n".join(parts) + "\n"
-
-
-def what_ran(comparison: Comparison) -> str:
-    """The stand-in, or Kimi K3, and on which machine."""
-    arm = comparison.arms[2]
-    model = "the stand-in, a small network of Kimi K3's shape, emulated specialized decode" if arm.stand_in else "Kimi K3 in vLLM"
-    where = ", ".join(sorted({gpu.split(",")[0] for gpu in arm.machine.gpus})) or f"CPU ({arm.machine.cpu})"
-    return f"{model}, on {where}"
-
-
-def _head(comparison: Comparison) -> str:
-    text = [f"# {comparison.verdict}: {' against '.join(arm.name for arm in (comparison.arms[2], comparison.arms[0]))}"]
-    for arm in comparison.planted:
-        text.append(f"The fault `{arm.planted}` was planted in {arm.name}: this tests the suite and says nothing of the paths.")
-    text.append(f"What ran: **{what_ran(comparison)}**.")
-    if comparison.arms[2].stand_in:
-        text.append("A stand-in can not sign off a release: no kernel of vLLM's specialized decode was run.")
-    return "\n\n".join(text)
-
-
-def _checks(comparison: Comparison) -> str:
-    return markdown(
-        ["check", "verdict", "findings", "rests on"],
-        [[c.name, c.verdict or "not run", len(c.findings) or "", c.detail] for c in comparison.checks],
-    )
 
 
 def _steps(comparison: Comparison) -> str:
@@ -73,10 +50,10 @@ def _forced(comparison: Comparison) -> str:
     shown = [s for s in statistics if s.group == "all" or s.verdict is Verdict.FAIL]
     undecided = [s for s in statistics if s.group != "all" and s.verdict is Verdict.INCONCLUSIVE]
     text = [
-        f"Allowed is the greater of a multiple of the A/A figure and of what the dtype's rounding makes of it "
-        f"({comparison.floor:.3g} nats of a logit; validate/equivalence/compare/allowance.py). "
+        f"Allowed is the greater of {comparison.multiple:.3g} times the {comparison.noise} figure and of what the dtype's "
+        f"rounding makes of it ({comparison.floor:.3g} nats of a logit; validate/equivalence/compare/allowance.py). "
         "Bounds are of specialized less allowed.",
-        _statistics(shown),
+        _statistics(shown, comparison.noise),
         f"The divergence's tail, of which only the sum is recorded, may add {comparison.forced.kl_lacking:.2g} nats a token.",
     ]
     if undecided:
@@ -85,13 +62,13 @@ def _forced(comparison: Comparison) -> str:
     return "\n\n".join(text)
 
 
-def _statistics(statistics: Iterable[Statistic]) -> str:
-    header = ["statistic", "of", "requests", "tokens", "specialized", "A/A", "allowed", "low", "high", "p adjusted", "verdict"]
+def _statistics(statistics: Iterable[Statistic], noise: str) -> str:
+    header = ["statistic", "of", "requests", "tokens", "specialized", noise, "allowed", "low", "high", "p adjusted", "verdict"]
     return markdown(
         header,
         [
             [s.name, s.group, s.requests, s.tokens]
-            + [f"{value:.3g}" for value in (s.specialized, s.again, s.allowed, s.low, s.high, s.p)]
+            + [f"{value:.3g}" for value in (s.specialized, s.noise, s.allowed, s.low, s.high, s.p)]
             + [s.verdict]
             for s in statistics
         ],

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 class Table:
     """[positions] each, in the specialized arm's recording order. ``request`` counts the requests from 0, ``position`` tokens.
 
-    ``specialized`` and ``again`` are [positions, 5]: the logprob's difference to the default arm, that of the best token, KL,
+    ``specialized`` and ``noise`` are [positions, 5]: the logprob's difference to the default arm, that of the best token, KL,
     what KL may lack, rank changed. ``move``, ``spread`` and ``gap``: estimates.Scale. ``context``: tokens before this one, of
     the prompt and decoded.
     """
@@ -26,7 +26,7 @@ class Table:
     position: NDArray[np.int64]
     context: NDArray[np.int64]
     specialized: Array
-    again: Array
+    noise: Array
     move: Array
     spread: Array
     gap: Array
@@ -63,7 +63,9 @@ def table(pairs: list[Pair], block: int) -> Table:
     """Of the forced requests among ``pairs`` whose tokens are the same; ``block``: tokens in a cache block."""
     names, rows = [], []
     for pair in pairs:
-        first, others = pair.default, (pair.specialized, pair.again)
+        if pair.noise is None:
+            continue
+        first, others = pair.default, (pair.specialized, pair.noise)
         if first.kind != "forced" or not first.tokens or any(first.tokens != other.tokens for other in others):
             continue
         names.append((first.scene, first.request))
@@ -83,7 +85,7 @@ def table(pairs: list[Pair], block: int) -> Table:
         position=position,
         context=context,
         specialized=columns[:, 6:11],
-        again=columns[:, 11:16],
+        noise=columns[:, 11:16],
         move=columns[:, 3],
         spread=columns[:, 4],
         gap=columns[:, 5],

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Literal
 
-from validate.equivalence.compare.allowance import MULTIPLE
+from validate.equivalence.compare.allowance import Yardstick
 from validate.equivalence.compare.finding import Finding
 from validate.equivalence.compare.swings import Swings, same_context
 from validate.records.arm import Top, Transcript
@@ -30,19 +30,20 @@ class Divergence(Record):
 class Noise:
     """What margins are held against.
 
-    ``again``: swings of the default path against itself. ``specialized``: those against the specialized path, and whether they
-    ``grow`` with position. ``floor``: rms of a logit by the dtype alone, nats.
+    ``own``: swings of the default path against the yardstick's arm. ``specialized``: those against the specialized path, and
+    whether they ``grow`` with position.
     """
 
-    def __init__(self, again: Swings, specialized: Swings, floor: float, *, grows: bool) -> None:
-        self._again, self._specialized, self._floor, self._grows = again, specialized, floor, grows
+    def __init__(self, own: Swings, specialized: Swings, yardstick: Yardstick, *, grows: bool) -> None:
+        self._own, self._specialized, self._grows = own, specialized, grows
+        self._yardstick = yardstick
 
     def tie(self, position: int) -> float:
-        """The largest benign margin: of the A/A noise at this position, or of two logits that differ by the floor each.
+        """The largest benign margin: of the noise at this position, or of two logits that differ by the floor each.
 
         3.29 is the normal distribution's quantile for the same 1 in 1,000 of absolute values as ``swings.QUANTILE``.
         """
-        return max(MULTIPLE * self._again.largest(position), 3.29 * math.sqrt(2) * self._floor)
+        return max(self._yardstick.multiple * self._own.largest(position), 3.29 * math.sqrt(2) * self._yardstick.floor)
 
     def drift(self, position: int) -> float:
         """The largest margin that noise explains which grows with position; 0 where it does not grow."""
@@ -67,9 +68,9 @@ def triage(first: Transcript, second: Transcript, noise: Noise) -> Divergence:
         text = "a token that is not among the other arm's best"
     else:
         larger = max(value for value in margins if value is not None)
-        text = f"margin {larger:.4g} beyond the A/A noise {bound:.4g}"
+        text = f"margin {larger:.4g} beyond the noise {bound:.4g}"
         if larger <= bound:
-            found, text = "tie", f"margin {larger:.4g} within the A/A noise {bound:.4g}"
+            found, text = "tie", f"margin {larger:.4g} within the noise {bound:.4g}"
         elif larger <= noise.drift(position):
             found, text = "drift", f"{text}, within noise that grows with position"
     return Divergence(
