@@ -332,11 +332,22 @@ def evals(
     plant: Annotated[str | None, typer.Option(help="plant this fault in the stand-in's specialized arm")] = None,
     output: Output = Path("runs"),
     resume: Annotated[Path | None, typer.Option(help="continue a run: what it was interrupted in, or its other arms")] = None,
+    commands: Annotated[
+        bool, typer.Option("--commands", help="ask nothing; print the commands of both paths' servers and nodes")
+    ] = False,
 ) -> int:
     """Asks the benchmarks of both paths through lm-eval, and compares them item by item."""
-    from evals.running import whole
+    from evals.running import commands as servers
+    from evals.running import suite as suites
     from validate.report.console import console
 
+    if commands:
+        typer.echo(servers.render(suite or "practice", suites.load(suite or "practice")))
+        return 0
+    try:
+        from evals.running import whole
+    except ModuleNotFoundError as error:
+        raise InputError(f"{error.name} is not installed, which evals need: pip install -e '.[practice,evals]'") from error
     name = next((known for known in whole.ARMS if known == arm), None)
     if name is None and arm != "all":
         raise InputError(f"--arm {arm}: the arms are {', '.join(whole.ARMS)}, or all")

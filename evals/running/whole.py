@@ -80,6 +80,9 @@ class Run:
             raise
         except InputError as error:
             raise InputError(f"{error}; go on with: {self._again()}") from error
+        return self._result()
+
+    def _result(self) -> int:
         if lacking := [name for name in ARMS if not self._ended(name)]:
             self.out.print(f"{', '.join(lacking)} not recorded yet; go on with: {self._again()}", markup=False, soft_wrap=True)
             return Verdict.INVALID.exit_code

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from validate.equivalence.arm import ArmSet, Launch, Name
@@ -51,27 +52,43 @@ def on_node(arms: ArmSet, name: Name, node: int) -> list[str]:
 
 def render(file: str, arms: ArmSet, keyword: str | None = None) -> str:
     """All commands, in the order in which a person gives them."""
-    launch = arms.launch or Launch()
-    variables = " ".join(f"{key}={shlex.quote(value)}" for key, value in (arms.environment | DEVELOPMENT).items())
-    lines = [f"# {arms.description}"]
+    lines = heading(arms)
     chosen = shlex.quote(file) + (f" -k {shlex.quote(keyword)}" if keyword else "")
-    if launch.nodes > 1:
-        lines.append(
-            f"# On every node: export HEAD=the first node's address. {launch.nodes} nodes of {launch.gpus_per_node} GPUs."
-        )
-    lines.append("# The folder that holds validate/ is on the PYTHONPATH of every node: vLLM's workers import from it.")
     backends: list[tuple[Name, ...]] = [("default", "default-again"), ("specialized",)]
     backends += [("float32",)] if "float32" in arms.defaults else []
     for names in backends:
-        for node in range(launch.nodes):
-            lines += ["", f"# {' and '.join(names)}" + (f": node {node}" if launch.nodes > 1 else "")]
-            lines.append(f"{variables} {_joined(on_node(arms, names[0], node))}")
+        lines += servers(arms, names)
         if "default-again" in names:
             lines += ["", "# between the two recordings of this backend the server is started anew"]
         for name in names:
             source = " --force-from DEFAULT_RUN" if arms.forced and name != "default" else ""
-            lines.append(f"python -m validate record {chosen} --arm {name} --url http://{HEAD}:{launch.port}{source}")
+            lines.append(f"python -m validate record {chosen} --arm {name} --url {address(arms)}{source}")
     return "\n".join(lines)
+
+
+def heading(arms: ArmSet) -> list[str]:
+    """What is to be known first."""
+    launch, lines = arms.launch or Launch(), [f"# {arms.description}"]
+    if launch.nodes > 1:
+        lines.append(
+            f"# On every node: export HEAD=the first node's address. {launch.nodes} nodes of {launch.gpus_per_node} GPUs."
+        )
+    return [*lines, "# The folder that holds validate/ is on the PYTHONPATH of every node: vLLM's workers import from it."]
+
+
+def servers(arms: ArmSet, names: Sequence[Name]) -> list[str]:
+    """What starts the one server of arms that have a backend in common, node by node."""
+    launch, lines = arms.launch or Launch(), list[str]()
+    variables = " ".join(f"{key}={shlex.quote(value)}" for key, value in (arms.environment | DEVELOPMENT).items())
+    for node in range(launch.nodes):
+        lines += ["", f"# {' and '.join(names)}" + (f": node {node}" if launch.nodes > 1 else "")]
+        lines.append(f"{variables} {_joined(on_node(arms, names[0], node))}")
+    return lines
+
+
+def address(arms: ArmSet) -> str:
+    """Of the server."""
+    return f"http://{HEAD}:{(arms.launch or Launch()).port}"
 
 
 def _joined(parts: list[str]) -> str:
