@@ -13,7 +13,7 @@ Measured, 600 runs (PASS / FAIL / an alarm / stopped, at this share of the respo
 
 A stop for any loss would end two of three runs of the last kind, whatever the margin says.
 
-The bounds of 1000 samples are above and below the true difference in (of the verdict; by drawing items), the loss being the margin:
+The bounds of 1000 samples hold the true difference from below and above (the verdict's; by drawing items). Loss of the margin:
 AIME25 0.956 and 0.974; 0.926 and 0.961. GSM8K 1319x1 0.957 and 0.952; 0.948 and 0.950. GSM8K 1319x4 0.957 and 0.967; 0.959 and
 0.963. Without a loss: AIME25 0.992 and 0.990; 0.947 and 0.958. MRCR 0.950 and 0.936; 0.950 and 0.930.
 """
