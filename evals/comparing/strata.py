@@ -1,7 +1,7 @@
 """Scores by what results are grouped by: MRCR's needles and lengths. Descriptive: the verdict is of the primary score alone.
 
-A stratum is named ``8 needles`` or ``8 needles, 8192-16384 tokens``. Of needles with several lengths, the area under the curve
-over them is the mean of the lengths' means, each length counting alike: what the grand mean hides where long contexts are few.
+Strata are named as evals/tasks/lengths.py names them: ``8 needles``, ``8 needles, 8192-16384 tokens``. Of needles with several
+lengths there is the area under the curve over them (``curve.py``), to 128k, as the field gives it, and to the longest.
 """
 
 import re
@@ -9,11 +9,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from evals.comparing import curve
 from evals.comparing.reading import Items, Responses
 from evals.records.model import TaskPlan
+from evals.tasks import lengths
 from validate.records.model import Record
 
-_LENGTH = re.compile(r"(.+), (\d+)-(\d+) tokens")
+ARMS = ("default", "specialized")
+FIELD = 131_072  # tokens
 
 
 class Stratum(Record):
@@ -49,16 +52,21 @@ def compare(plan: TaskPlan, items: Items, default: Responses, specialized: Respo
 
 
 def _over_lengths(found: list[Stratum]) -> Iterator[Stratum]:
-    by_needles: dict[str, list[Stratum]] = {}
+    by_needles: dict[int, dict[int, Stratum]] = {}
     for one in found:
-        if length := _LENGTH.fullmatch(one.name):
-            by_needles.setdefault(length[1], []).append(one)
+        if parts := lengths.parts(one.name):
+            by_needles.setdefault(parts[0], {})[parts[2]] = one
     for needles, of in by_needles.items():
-        items = sum(one.items for one in of)
-        weighted = (sum(getattr(one, arm) * one.items for one in of) / items for arm in ("default", "specialized"))
-        alike = (sum(getattr(one, arm) for one in of) / len(of) for arm in ("default", "specialized"))
-        for kind, means in (("needles", weighted), ("area", alike)):
-            yield Stratum(task=of[0].task, name=needles, kind=kind, items=items, **_arms(means))
+        items = sum(one.items for one in of.values())
+        weighted = (sum(getattr(one, arm) * one.items for one in of.values()) / items for arm in ARMS)
+        task = next(iter(of.values())).task
+        yield Stratum(task=task, name=f"{needles} needles", kind="needles", items=items, **_arms(weighted))
+        for longest in sorted({min(FIELD, max(of)), max(of)}):
+            to = {bound: one for bound, one in of.items() if bound <= longest}
+            areas = [curve.area({bound: getattr(one, arm) for bound, one in to.items()}) for arm in ARMS]
+            if max(to) == longest and (known := [area for area in areas if area is not None]):
+                name, items = f"{needles} needles, to {longest} tokens", sum(one.items for one in to.values())
+                yield Stratum(task=task, name=name, kind="area", items=items, **_arms(iter(known)))
 
 
 def _mean(arm: Responses, rows: np.ndarray, pairs: np.ndarray) -> float:
@@ -67,7 +75,7 @@ def _mean(arm: Responses, rows: np.ndarray, pairs: np.ndarray) -> float:
 
 
 def _arms(means: Iterator[float]) -> dict[str, float]:
-    return dict(zip(("default", "specialized"), means, strict=True))
+    return dict(zip(ARMS, means, strict=True))
 
 
 def _order(name: str) -> tuple[int, int, str]:
