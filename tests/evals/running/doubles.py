@@ -76,7 +76,7 @@ class Double:
 class Trouble:
     """Of a server: ``answer`` (HTTP status, text) to the first ``times`` completions, ``breaks`` streams cut off.
 
-    ``dies_after`` so many completions it answers nothing at all, health neither. ``meets``: completions wait until so many run.
+    ``dies_after`` so many completions it answers nothing at all, health neither. ``most`` completions ran at once.
     """
 
     answer: tuple[int, str] = (503, "busy")
@@ -121,14 +121,7 @@ def served(trouble: Trouble | None = None, longest: int = 2048) -> Iterator[tupl
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or "{}")
             if self.path == "/v1/chat/completions":
-                with how.lock:
-                    how.running += 1
-                    how.most = max(how.most, how.running)
-                try:
-                    self.complete(body)
-                finally:
-                    with how.lock:
-                        how.running -= 1
+                self.complete(body)
             elif self.dead:
                 self.connection.close()
             elif self.path == "/tokenize":
@@ -143,7 +136,12 @@ def served(trouble: Trouble | None = None, longest: int = 2048) -> Iterator[tupl
             asked.append(body)
             if self.dead:
                 return self.connection.close()
+            with how.lock:
+                how.running += 1
+                how.most = max(how.most, how.running)
             time.sleep(how.seconds)
+            with how.lock:  # before the client knows that it has ended, and sends the next
+                how.running -= 1
             if how.take("times"):
                 return self.say(json.dumps({"error": {"message": how.answer[1]}}), how.answer[0])
             steps[0] += 5
