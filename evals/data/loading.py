@@ -109,6 +109,7 @@ def _rows(source: Source, path: Path) -> list[Row]:
     import datasets
 
     datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # it says what is wrong with a line, in words of that line
     try:
         if path.suffix == ".csv":
             rows: list[Row] = list(comma_separated.rows(path))

@@ -11,7 +11,7 @@ from evals.records import folder as records
 from evals.records.model import EvalManifest
 from evals.running.asking import Asker
 from evals.running.in_process import InProcess
-from evals.running.planning import Planned, fitting, planned
+from evals.running.planning import Planned, fitting, manager, planned
 from evals.running.progress import Progress
 from evals.running.recording import Recording
 from evals.running.servers import Servers
@@ -121,6 +121,7 @@ def _recorded(asked: Asked, current: Recording, tasks: list[Planned], asker: Ask
             results = simple_evaluate(
                 model=Recorded(current, asker, backwards=asked.name == "default-again"),
                 tasks=[one.task for one in tasks],
+                task_manager=manager({}),
                 log_samples=False,
                 bootstrap_iters=0,  # lm-eval's errors of scores take an item's repeats for so many items
             )

@@ -75,17 +75,23 @@ def question(task: str, document: Document, generation: Mapping[str, Any]) -> Qu
     return Question(task, document["item"], document["repeat"], document["messages"], document["seed"], generation)
 
 
-def _planned(asked: Asked, data: Path | None, again: bool) -> Planned:
+def manager(metadata: dict[str, Any]) -> Any:
+    """lm-eval's, of the project's tasks alone: to read lm-eval's own takes seconds."""
     from lm_eval.tasks import TaskManager
 
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    return TaskManager(include_path=str(TASKS), include_defaults=False, metadata=metadata)
+
+
+def _planned(asked: Asked, data: Path | None, again: bool) -> Planned:
     metadata: dict[str, Any] = {"repeats": asked.repeats, "again": again}
     metadata |= {"items": asked.items} if asked.items else {}
     metadata |= {"data": str(data)} if data else {}
-    manager = TaskManager(include_path=str(TASKS), include_defaults=False, metadata=metadata)
-    task = manager.load([asked.name])["tasks"][asked.name]
+    task = manager(metadata).load([asked.name])["tasks"][asked.name]
     documents = task.dataset["test"]
     said, config = json.loads(documents.info.description), task.config
+    if asked.budget is not None:
+        config.generation_kwargs["max_gen_toks"] = asked.budget
     plan = TaskPlan(
         name=asked.name,
         items=len(documents) // asked.repeats,

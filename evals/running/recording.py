@@ -1,5 +1,6 @@
 """The record of an arm in the making: each response is graded when it comes and kept before anybody sees it."""
 
+import contextlib
 import hashlib
 import math
 import time
@@ -58,7 +59,12 @@ class Recording:
                 self._look(task, asker)
             self._keep(answered(self.plans[task], documents[question.key], question, reply))
 
-        asker.ask(questions, replied)
+        try:
+            asker.ask(questions, replied)
+        except BaseException:  # an engine that died may still say what it counted
+            with contextlib.suppress(Exception):
+                self._look(task, asker)
+            raise
         self._look(task, asker)
 
     def _keep(self, one: Answered) -> None:

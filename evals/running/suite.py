@@ -18,7 +18,8 @@ SERVED = 64  # requests that the specialized decode serves at once; more fall ba
 class Asked(BaseModel):
     """A task of a suite: ``repeats`` of each of its first ``items`` items, of all where that is not said.
 
-    ``margin``: the loss of the primary score, from 0 to 1, from which the specialized path counts as worse.
+    ``margin``: the loss of the primary score, from 0 to 1, from which the specialized path counts as worse. ``budget``: tokens of
+    a response at most, instead of the task's own.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -27,6 +28,7 @@ class Asked(BaseModel):
     repeats: int = Field(ge=1)
     margin: float = Field(gt=0, lt=1)
     items: int | None = Field(default=None, ge=1)
+    budget: int | None = Field(default=None, ge=1)
 
 
 class Suite(BaseModel):

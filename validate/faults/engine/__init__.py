@@ -15,8 +15,8 @@ from validate.errors import InputError
 from validate.standin.forms import Forms
 from validate.standin.specialized import SpecializedForms
 
-# Which arm sets show it: in bfloat16, in float32 (where it lies below bfloat16's own noise), or with draft tokens.
-Shown = Literal["bfloat16", "float32", "drafts"]
+# What shows it: an arm set in bfloat16, in float32 (where it lies below bfloat16's own noise) or with draft tokens, or evals.
+Shown = Literal["bfloat16", "float32", "drafts", "evals"]
 Path = TypeVar("Path", bound=Forms)
 
 
