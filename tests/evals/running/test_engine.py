@@ -50,4 +50,4 @@ def test_a_run_of_made_up_files_and_practice_is_killed_and_ends(tool: Tool, tmp_
         assert made_up.SECRET.encode() not in path.read_bytes(), path
     assert made_up.SECRET not in done.stdout + done.stderr
     held = subprocess.run(["grep", "-rl", "What is 1+2?", str(run)], capture_output=True, text=True).stdout
-    assert "responses.jsonl" in held  # what is not secret is there
+    assert "samples_gsm8k.jsonl" in held  # what is not secret is there
