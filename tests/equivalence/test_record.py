@@ -67,7 +67,7 @@ def test_a_record_holds_what_was_decoded(recorder: Any) -> None:
     assert by_key["two-3/1"].times.first_token == pytest.approx(0.5)
 
 
-def test_the_float32_arm_records_forced_requests_alone(recorder: Any, tmp_path: Path) -> None:
+def test_the_float32_arm_records_forced_requests_where_there_are_any(recorder: Any, tmp_path: Path) -> None:
     arms = arm_set(ALONE, TWO, FORCED, DICTATED, stand_in=True)
     _, first = recorder(Double(), arms)
     assert first.manifest.rounds_to == "bfloat16"
@@ -77,7 +77,9 @@ def test_the_float32_arm_records_forced_requests_alone(recorder: Any, tmp_path: 
     assert (made.manifest.scenes, made.manifest.planned) == (("forced-two-2", "forced-two-3", "dictated"), 5 + 2)
     before = {one.key: one.tokens for one in first.transcripts}
     assert all(before[one.key] == one.tokens for one in made.transcripts)
-    for none in (arm_set(ALONE, TWO, FORCED), arm_set(ALONE, stand_in=True)):
+    _, greedy = recorder(Double(), arms, "float32", keyword="alone")
+    assert (greedy.manifest.scenes, greedy.manifest.planned) == (("alone",), 3)
+    for none in (arm_set(ALONE), arm_set(ALONE, stand_in=True, engine=arms.of("float32").engine)):
         with pytest.raises(InputError, match=r"--arm float32: .* it has no such arm"):
             recorder(Double(), none, "float32")
 

@@ -26,6 +26,8 @@ from validate.report.console import console
 RECORDER = (sys.executable, "-m", "tests.equivalence.recorder")
 NAMES = ("default", "default-again", "specialized")
 SMALL = Plan(requests=2, tokens=8)  # for what does not depend on the verdict, which is INCONCLUSIVE
+# In float32: three arms.
+ENGINE = {"max_model_len": 200, "max_num_batched_tokens": 40, "max_num_seqs": 4, "dtype": "float32"}
 FILE = """
 description = ""
 model = "none"
@@ -33,7 +35,7 @@ stand_in = true
 layers = 1
 attn_res_block = 1
 prompt_ids = [3, 90]
-engine = { max_model_len = 200, max_num_batched_tokens = 40, max_num_seqs = 4 }
+engine = { max_model_len = 200, max_num_batched_tokens = 40, max_num_seqs = 4, dtype = "float32" }
 scenes = [{ kind = "alone", name = "alone", lengths = [3] }]
 """
 COMMAND = """
@@ -50,7 +52,7 @@ class Stage:
     """A folder to run in, the arms that are prepared for the recorder, and what it was called with."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.prepared, self.arms = folder, folder / "prepared", arm_set(name="toy", stand_in=True)
+        self.folder, self.prepared, self.arms = folder, folder / "prepared", arm_set(name="toy", stand_in=True, engine=ENGINE)
 
     def prepare(self, made: Arms) -> None:
         for arm in (*made, made.float32):
@@ -141,7 +143,7 @@ def test_the_default_arm_is_first_and_the_others_run_side_by_side(stage: Stage) 
     assert sorted(others) == [["default-again", given, ["specialized"]], ["specialized", given, ["default-again"]]]
 
 
-def test_where_tokens_are_forced_the_float32_arm_is_recorded_too(stage: Stage) -> None:
+def test_of_a_stand_in_that_rounds_the_float32_arm_is_recorded_too(stage: Stage) -> None:
     shutil.rmtree(stage.prepared)
     stage.prepare(quiet_arms(1.0, plan=Plan(requests=6, tokens=32)))
     forcing = arm_set(
@@ -150,7 +152,8 @@ def test_where_tokens_are_forced_the_float32_arm_is_recorded_too(stage: Stage) -
         name="toy",
         stand_in=True,
     )
-    run = stage.begin(scenes=forcing.scenes)
+    stage.arms = forcing
+    run = stage.begin()
     assert run.run() == 0
     assert sorted(name for name, *_ in stage.calls()) == sorted([*NAMES, "float32"])
     (compared,) = run.there.glob("*-compare/comparison.json")
@@ -159,39 +162,27 @@ def test_where_tokens_are_forced_the_float32_arm_is_recorded_too(stage: Stage) -
     assert found["folders"][3].endswith("-toy-float32")
     whole.bless(run.there, console())
     assert sorted(path.name for path in whole.GOLDEN.iterdir()) == ["default", "default-again", "float32"]
-    golden = stage.begin(scenes=forcing.scenes, golden=True)
+    golden = stage.begin(golden=True)
     assert golden.run() == 0
     assert [name for name, *_ in stage.calls()] == ["specialized"]
     (compared,) = golden.there.glob("*-compare/comparison.json")
     assert json.loads(compared.read_text())["folders"][3] == "golden/transcripts/float32"
-    stage.arms = forcing
     (float32,) = run.there.glob("*-toy-float32")
     arm_folder.write_manifest(float32, arm_folder.manifest(float32).model_copy(update={"model": "another"}))
     with pytest.raises(InputError, match="its default arms are of different engines: model: "):
         whole.bless(run.there, console())
 
 
-def test_without_a_forced_scene_there_is_no_float32_arm(stage: Stage) -> None:
-    stage.arms = arm_set(
-        {"kind": "alone", "name": "alone", "lengths": [3]},
-        {"kind": "forced", "name": "also", "of": ["alone"]},
-        name="toy",
-        stand_in=True,
-    )
-    stage.begin("alone and not also").run()
-    assert sorted(name for name, *_ in stage.calls()) == list(NAMES)
-
-
 def test_faults_are_looked_for_beside_default_arms_of_the_same_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[detection.Asked] = []
     monkeypatch.setattr(detection, "detect", lambda given, out: asked.append(given) or 1)
-    run = whole.begin(Path("runs"), Begun(arm_set="toy.toml", keyword="error-grows", faults=True), stage.arms, console())
+    run = whole.begin(Path("runs"), Begun(arm_set="toy.toml", keyword="state-in-bf16", faults=True), stage.arms, console())
     assert run.run() == 1
     assert whole.resume(run.there, Begun(arm_set="toy.toml"), stage.arms, console()).run() == 1  # nothing is recorded again
     default, again = (next(run.there.glob(f"*-toy-{name}")) for name in ("default", "default-again"))
     chosen = {"arm_set": "toy.toml", "k": detection.SCENES}
     assert stage.calls() == [["default", chosen, []], ["default-again", {**chosen, "force_from": str(default)}, []]]
-    assert asked == [detection.Asked("toy.toml", stage.arms, default, again, run.there, None, "error-grows")] * 2
+    assert asked == [detection.Asked("toy.toml", stage.arms, default, again, run.there, None, "state-in-bf16")] * 2
 
 
 def test_faults_that_cannot_be_looked_for_are_refused_before_anything_is_recorded(stage: Stage) -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.equivalence.faults import FAULTS
-from tests.equivalence.toy import Plan, quiet_arms
+from tests.equivalence.toy import Arms, Plan, quiet_arms
+from tests.equivalence.toy import arm as toy_arm
 from validate.equivalence.compare.comparison import Comparison, compare
 from validate.records.arm_folder import Arm
 from validate.verdict import Verdict
@@ -47,6 +48,24 @@ def test_faults_are_found(name: str) -> None:
 def test_a_tie_is_one_of_the_default_path_s_own_error() -> None:
     arms = quiet_arms(1.0, plan=PLAN)
     assert compare(arms).tie > 4 * compare(replace(arms, default=arms.float32, again=arms.float32, float32=None)).tie
+
+
+def test_where_nothing_is_forced_greedy_requests_say_how_far_off_the_default_path_is() -> None:
+    """As with drafts: vLLM forces no tokens there."""
+    forced = quiet_arms(1.0, plan=PLAN)
+    default, again, specialized = (greedy(arm) for arm in forced)
+    float32 = replace(greedy(toy_arm(PLAN, "float32", 1e-7)), manifest=forced.float32.manifest)
+    arms = Arms(default, again, specialized, float32)
+    with_float32, without = compare(arms), compare(replace(arms, float32=None))
+    assert with_float32.noise == "float32"
+    assert with_float32.tie > 2 * without.tie
+    short = replace(arms, float32=lacking(float32))
+    assert any("missing in float32" in finding.text for finding in compare(short).findings)
+
+
+def greedy(arm: Arm) -> Arm:
+    transcripts = tuple(t for t in arm.transcripts if t.kind == "greedy")
+    return changed(replace(arm, transcripts=transcripts), planned=len(transcripts))
 
 
 def changed(arm: Arm, **fields: object) -> Arm:

@@ -3,7 +3,7 @@
 The first three differ in ``decode_backend`` alone, which the file therefore cannot name. ``default-again`` is the default
 engine once more, its requests in another order and among other neighbours (``order.py``): what differs then is noise.
 ``float32`` is the default path of the stand-in without its dtype's rounding: what differs then is the default path's own error.
-It decodes the tokens that the default arm decoded, and nothing else.
+Where tokens are forced, it decodes those of the default arm and nothing else.
 """
 
 import tomllib
@@ -132,7 +132,7 @@ class ArmSet(BaseModel):
     @property
     def defaults(self) -> tuple[Name, ...]:
         """The arms of the default path. Kimi K3's weights and kernels know no float32; the stand-in's do."""
-        rounded = self.stand_in and self.forced and self.rounds_to != "float32"
+        rounded = self.stand_in and self.rounds_to != "float32"
         return ("default", "default-again", "float32") if rounded else ("default", "default-again")
 
 

@@ -18,7 +18,7 @@ from rich.table import Table
 from validate.equivalence.arm import DTYPES, ArmSet
 from validate.equivalence.compare import comparability, detected
 from validate.equivalence.compare.arms import Arms
-from validate.equivalence.scenes import Facts, Scene, build, digest
+from validate.equivalence.scenes import Facts, Scene, build, digest, in_float32
 from validate.errors import InputError
 from validate.faults import engine
 from validate.numerics import selection
@@ -65,7 +65,7 @@ def detect(asked: Asked, out: Console) -> int:
     default, again, *float32 = (arm_folder.read(path) for path in (asked.default, asked.again, asked.float32) if path)
     scenes = selected(asked.arms, default)
     beside = [reduced(arm, scenes) for arm in (default, again)]
-    beside += [reduced(arm, [scene for scene in scenes if scene.forced]) for arm in float32]
+    beside += [reduced(arm, in_float32(scenes)) for arm in float32]
     there = asked.there
     out.print(f"recording {len(faults)} faults and the sound control, {len(scenes)} scenes each, in {there}", soft_wrap=True)
     _record_all(asked, [SOUND, *(fault.name for fault in faults)], out)

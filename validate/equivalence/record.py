@@ -18,7 +18,7 @@ from validate.equivalence.arm import BACKENDS, ArmSet, Name
 from validate.equivalence.engine import CORRUPTED, PREEMPTIONS, Answer, Engine, Lost, metric, recorded
 from validate.equivalence.in_process import InProcess
 from validate.equivalence.prompts import Prompts
-from validate.equivalence.scenes import Facts, Scene, build, digest, with_tokens
+from validate.equivalence.scenes import Facts, Scene, build, digest, in_float32, with_tokens
 from validate.equivalence.server import Server
 from validate.errors import InputError
 from validate.records import arm_folder, folder, provenance
@@ -130,7 +130,7 @@ def record(asked: Asked, out: Console, running: Engine | None = None) -> int:
     """
     os.environ.update(asked.arms.environment)  # OMP_NUM_THREADS, say: torch, whoever imports it first, reads it then
     if asked.name not in (*asked.arms.defaults, "specialized"):
-        raise InputError(f"--arm {asked.name}: {asked.arms.name} forces no tokens of a stand-in that rounds: it has no such arm")
+        raise InputError(f"--arm {asked.name}: {asked.arms.name} is no set of a stand-in that rounds: it has no such arm")
     if asked.resume is None:
         return _record(asked, out, running)
     arm_folder.manifest(asked.resume)  # that there is one
@@ -181,16 +181,14 @@ def supposed(arms: ArmSet) -> Facts:
 def chosen(arms: ArmSet, facts: Facts, keyword: str | None, name: Name = "default") -> list[Scene]:
     """The scenes of an arm whose names match, in their order."""
     scenes = build(arms.scenes, facts, arms.prompt_source())
-    if name == "float32":
-        scenes = [scene for scene in scenes if scene.forced]
     if keyword is None:
-        return scenes
+        return in_float32(scenes) if name == "float32" else scenes
     from validate.numerics import selection  # not before it is needed: it imports torch
 
     found = [scene for scene in scenes if keyword == scene.name or selection.matches(keyword, scene.name)]
     if not found:
         raise InputError(f"-k '{keyword}' selects none of the scenes {', '.join(scene.name for scene in scenes)}")
-    return found
+    return in_float32(found) if name == "float32" else found
 
 
 def forced_source(asked: Asked) -> dict[str, Transcript]:

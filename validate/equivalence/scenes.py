@@ -307,6 +307,11 @@ def build(sets: tuple[SceneSet, ...], facts: Facts, prompts: Prompts) -> list[Sc
     return scenes
 
 
+def in_float32(scenes: list[Scene]) -> list[Scene]:
+    """Those that the float32 arm decodes: the forced ones where there are any, as the others' tokens may soon part."""
+    return [scene for scene in scenes if scene.forced] or scenes
+
+
 def digest(scenes: list[Scene]) -> str:
     """Of everything that is asked, 16 hex digits: arms of equal digests were asked the same."""
     return hashlib.sha256(repr(scenes).encode()).hexdigest()[:16]

@@ -15,7 +15,6 @@ from rich.console import Console
 from validate.equivalence import detection, side_by_side
 from validate.equivalence.arm import NAMES, ArmSet, Name
 from validate.equivalence.compare import comparability, session
-from validate.equivalence.record import chosen, supposed
 from validate.errors import InputError
 from validate.records import arm_folder, folder
 from validate.records.arm import ArmManifest
@@ -74,21 +73,12 @@ class Whole:
         """The arms that are recorded; those that are together run side by side."""
         if self.golden is not None:
             return (("specialized",),)
-        others = self._defaults[1:] if self.begun.faults else (*self._defaults[1:], "specialized")
+        others = self.arms.defaults[1:] if self.begun.faults else (*self.arms.defaults[1:], "specialized")
         # Engines on GPUs have all of them, so that they wait for each other.
         return (("default",), others) if self.arms.stand_in else (("default",), *((name,) for name in others))
 
-    @property
-    def _defaults(self) -> tuple[Name, ...]:
-        """Without the float32 arm where no scene that is wanted is forced."""
-        if "float32" not in self.arms.defaults:
-            return self.arms.defaults
-        keyword = detection.SCENES if self.begun.faults else self.begun.keyword
-        forced = any(scene.forced for scene in chosen(self.arms, supposed(self.arms), keyword))
-        return tuple(name for name in self.arms.defaults if forced or name != "float32")
-
     def _float32(self) -> Path | None:
-        return self._of("float32") if "float32" in self._defaults else None
+        return self._of("float32") if "float32" in self.arms.defaults else None
 
     def _of(self, name: Name) -> Path:
         found = _recorded(name, self.golden if self.golden and name != "specialized" else self.there)

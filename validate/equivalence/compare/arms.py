@@ -11,8 +11,8 @@ from validate.records.arm_folder import Arm
 class Pair:
     """One request in all arms.
 
-    ``noise`` is what the specialized arm's differences are held against: the float32 arm's where there is one, which has forced
-    requests only, else the A/A arm's.
+    ``noise`` is what the specialized arm's differences are held against: the float32 arm's where there is one (None of what it
+    was not asked), else the A/A arm's.
     """
 
     default: Transcript

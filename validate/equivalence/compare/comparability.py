@@ -101,17 +101,16 @@ def _shapes(arm: Arm) -> Iterator[Finding]:
 
 
 def _in_float32(arm: Arm, pairs: list[Pair]) -> Iterator[Finding]:
-    """What the float32 arm lacks: every forced request, the same tokens, each logprob a number."""
+    """What the float32 arm lacks: every forced request, or every one where none is forced, asked the same, with logprobs."""
     name = arm.manifest.name
     if arm.manifest.end is None:
         yield Finding(verdict=Verdict.INVALID, text=f"{name}: the recording has no end; resume it")
     yield from _shapes(arm)
-    for pair in pairs:
-        if pair.default.kind != "forced":
-            continue
+    for pair in [pair for pair in pairs if pair.default.kind == "forced"] or pairs:
+        forced = pair.default.kind == "forced"
         if pair.noise is None:
             yield at(pair.default, Verdict.INVALID, f"missing in {name}")
-        elif (pair.noise.prompt, pair.noise.tokens) != (pair.default.prompt, pair.default.tokens):
+        elif pair.noise.prompt != pair.default.prompt or (forced and pair.noise.tokens != pair.default.tokens):
             yield at(pair.default, Verdict.INVALID, f"{name} was asked something else, or was not forced to the end")
         elif not all(map(math.isfinite, pair.noise.logprobs)):
             yield at(pair.default, Verdict.INVALID, f"{name} has a logprob that is no number: it is no measure of noise")
