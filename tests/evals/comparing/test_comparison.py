@@ -187,6 +187,16 @@ def test_a_run_that_was_stopped_fails_on_its_evidence(arms: Path) -> None:
     assert "specialized: 400 of 800 responses are missing" in texts(found)
 
 
+@pytest.mark.parametrize("fault", ["few specialized steps", "specialized steps by default", "a response twice", "missing responses"])
+def test_evidence_of_records_that_are_no_proof_fails_nobody(arms: Path, fault: str) -> None:
+    broken = Task("hard", drawn(3) * (np.random.default_rng(0).random((ITEMS, REPEATS)) > 0.3), margin=0.04)
+    (arms / "specialized" / folder.RESPONSES).unlink()
+    folder.append(arms / "specialized", [one for one in broken.answers() if one.repeat < 4])
+    assert compared(arms).verdict is Verdict.FAIL
+    FAULTS[fault][0](arms)
+    assert compared(arms).verdict is Verdict.INVALID
+
+
 def remade(name: str, **changed: Any) -> Callable[[Path], None]:
     """Another manifest of one arm."""
 
