@@ -25,6 +25,8 @@ def same_engine(default: EvalManifest, again: EvalManifest | None, specialized: 
     lines = list(_differences(default, specialized))
     if again is not None:
         lines += _differences(default, again)
+        if again.name == default.name:
+            lines.append(f"name: {default.name} and {again.name}, whose seeds are the same: what sampling does is not seen")
         if again.decode_backend != default.decode_backend:
             lines.append(f"decode_backend: {default.name} has {default.decode_backend}, {again.name} has {again.decode_backend}")
     if specialized.decode_backend != SPECIALIZED:

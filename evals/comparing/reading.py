@@ -1,4 +1,4 @@
-"""The responses of an arm, read one at a time into arrays by task: what is kept of one is 10 bytes."""
+"""The responses of an arm, read one at a time into arrays by task: what is kept of one is 10 bytes, and 4 of its prompt."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -23,8 +23,12 @@ MOST = 20_000_000  # responses of one arm: 200 MB
 
 @dataclass
 class Items:
-    """The items of one task, alike for all arms: the row of each in the arrays, and what it is grouped by."""
+    """The items of one task, alike for all arms: the row of each in the arrays, and what it is grouped by.
 
+    ``prompts`` [items, repeats]: tokens of the prompts, 0 where no arm says it.
+    """
+
+    prompts: NDArray[np.int32]
     rows: dict[str, int] = field(default_factory=dict)
     strata: list[str] = field(default_factory=list)
 
@@ -87,7 +91,7 @@ def _take(answered: Answered, plan: TaskPlan | None, tasks: dict[str, Responses]
     """Puts a response in its place; says what is wrong with it, "" if nothing is."""
     if plan is None:
         return "a task that was not planned"
-    of_task = items.setdefault(plan.name, Items())
+    of_task = items.get(plan.name) or items.setdefault(plan.name, Items(np.zeros((plan.items, plan.repeats), np.int32)))
     row = of_task.rows.get(answered.item)
     if row is None:
         row = len(of_task.rows)
@@ -107,8 +111,13 @@ def _take(answered: Answered, plan: TaskPlan | None, tasks: dict[str, Responses]
         return f"no score named {plan.metric}"
     if not 0.0 <= score <= 1.0 or (score and outcome != SCORED):
         return "a score that cannot be"
-    if not 0 <= answered.tokens < 2**31:
+    if not 0 <= answered.tokens < 2**31 or not 0 <= answered.prompt_tokens < 2**31:
         return "a number of tokens that cannot be"
+    if outcome == SCORED and not answered.tokens:
+        return "an answer of no tokens"
+    if answered.prompt_tokens and of_task.prompts[row, repeat] not in (0, answered.prompt_tokens):
+        return "a prompt that is longer or shorter than in an arm before"
+    of_task.prompts[row, repeat] = answered.prompt_tokens or of_task.prompts[row, repeat]
     into.outcomes[row, repeat] = outcome
     into.scores[row, repeat] = np.nan if outcome == ERROR else score
     into.tokens[row, repeat] = answered.tokens

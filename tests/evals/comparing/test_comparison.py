@@ -197,7 +197,7 @@ def test_evidence_of_records_that_are_no_proof_fails_nobody(arms: Path, fault: s
     assert compared(arms).verdict is Verdict.INVALID
 
 
-def remade(name: str, **changed: Any) -> Callable[[Path], None]:
+def remade(name: str, /, **changed: Any) -> Callable[[Path], None]:
     """Another manifest of one arm."""
 
     def plant(arms: Path) -> None:
@@ -243,6 +243,7 @@ FAULTS = {
     "no specialized path": (remade("specialized", decode_backend="auto"), "decode_backend: specialized has auto"),
     "both specialized": (remade("default", decode_backend="latency_specialized"), "default has latency_specialized, too"),
     "another path in again": (remade("default-again", decode_backend="other"), "default-again has other"),
+    "the same seeds in again": (remade("default-again", name="default"), "name: default and default, whose seeds are the same"),
     "no end": (remade("specialized", end=None), "specialized: the run has no end"),
     "missing responses": (cut, "easy: default: 3 of 800 responses are missing"),
     "a response twice": (appended("specialized"), "hard: specialized: a second response to one request: 1, the first item item0"),
@@ -290,6 +291,9 @@ def test_one_task_does_not_vouch_for_another(arms: Path) -> None:
         ({"scores": {"exact": 1.5}}, "a score that cannot be"),
         ({"outcome": Outcome.EMPTY, "scores": {"exact": 1.0}}, "a score that cannot be"),
         ({"tokens": 2**31}, "a number of tokens that cannot be"),
+        ({"tokens": 0}, "an answer of no tokens"),
+        ({"prompt_tokens": 2**31}, "a number of tokens that cannot be"),
+        ({"prompt_tokens": 40}, "a prompt that is longer or shorter than in an arm before"),
         ({"stratum": "2 needles"}, "an item of two strata"),
     ],
 )
