@@ -27,7 +27,8 @@ from validate.records.arm import NANS, Steps
 from validate.records.folder import MANIFEST, alone, now
 from validate.verdict import Verdict
 
-SAME = ("suite", "engine", "model", "decode_backend", "planted", "source", "tasks", "concurrency")  # where a record goes on
+# Where a record goes on.
+SAME = ("suite", "engine", "minimum", "model", "decode_backend", "planted", "source", "tasks", "concurrency", "environment", "versions")
 
 
 @dataclass(frozen=True)
