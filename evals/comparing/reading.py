@@ -1,4 +1,4 @@
-"""The responses of an arm, read one at a time into arrays by task: what is kept of one is 10 bytes, and 4 of its prompt."""
+"""The responses of an arm, read one at a time into arrays by task: what is kept of one is 11 bytes, and 4 of its prompt."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ OUTCOMES = tuple(Outcome)
 PLACES = {outcome: place for place, outcome in enumerate(OUTCOMES)}
 ERROR, SCORED = PLACES[Outcome.ERROR], PLACES[Outcome.SCORED]
 UNSEEN = 255  # among outcomes: there is no response
-MOST = 20_000_000  # responses of one arm: 200 MB
+MOST = 20_000_000  # responses of one arm: 220 MB, and 80 MB of prompts
 
 
 @dataclass
@@ -38,13 +38,15 @@ class Responses:
     """Of one task in one arm, arrays of [items, repeats].
 
     ``scores``: of the primary metric, NaN where there is no answer, that is an error or no response. ``outcomes``: places in
-    :data:`OUTCOMES`, or UNSEEN. ``tokens`` were generated; ``loops``: the response ends in one.
+    :data:`OUTCOMES`, or UNSEEN. ``tokens`` were generated; ``loops``: the response ends in one; ``retried``: it took
+    several attempts.
     """
 
     scores: NDArray[np.float32]
     outcomes: NDArray[np.uint8]
     tokens: NDArray[np.int32]
     loops: NDArray[np.bool_]
+    retried: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,11 @@ def read(path: Path, manifest: EvalManifest, items: dict[str, Items]) -> Arm:
 def _empty(plan: TaskPlan) -> Responses:
     shape = (plan.items, plan.repeats)
     return Responses(
-        np.full(shape, np.nan, np.float32), np.full(shape, UNSEEN, np.uint8), np.zeros(shape, np.int32), np.zeros(shape, bool)
+        np.full(shape, np.nan, np.float32),
+        np.full(shape, UNSEEN, np.uint8),
+        np.zeros(shape, np.int32),
+        np.zeros(shape, bool),
+        np.zeros(shape, bool),
     )
 
 
@@ -122,4 +128,5 @@ def _take(answered: Answered, plan: TaskPlan | None, tasks: dict[str, Responses]
     into.scores[row, repeat] = np.nan if outcome == ERROR else score
     into.tokens[row, repeat] = answered.tokens
     into.loops[row, repeat] = answered.loop
+    into.retried[row, repeat] = answered.attempts > 1
     return ""

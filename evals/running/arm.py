@@ -28,7 +28,19 @@ from validate.records.folder import MANIFEST, alone, now
 from validate.verdict import Verdict
 
 # Where a record goes on.
-SAME = ("suite", "engine", "minimum", "model", "decode_backend", "planted", "source", "tasks", "concurrency", "environment", "versions")
+SAME = (
+    "suite",
+    "engine",
+    "minimum",
+    "model",
+    "decode_backend",
+    "planted",
+    "source",
+    "tasks",
+    "concurrency",
+    "environment",
+    "versions",
+)
 
 
 @dataclass(frozen=True)

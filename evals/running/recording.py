@@ -70,7 +70,9 @@ class Recording:
             with contextlib.suppress(Exception):
                 self._look(task, asker)
             if self.plans[task].secret and isinstance(error, Lost | InputError):
-                raise InputError(f"the engine is lost or refuses ({_kind(error)}); its own log may say why, in {task}'s text") from None
+                raise InputError(
+                    f"the engine is lost or refuses ({_kind(error)}); its own log may say why, in {task}'s text"
+                ) from None
             raise
         self._look(task, asker)
 

@@ -74,8 +74,8 @@ class Double:
 
 @dataclass
 class Trouble:
-    """Of a server: ``answer`` (HTTP status, text) to the first ``times`` completions, ``breaks`` streams cut off, ``event``: one more
-    in every stream.
+    """Of a server: ``answer`` (HTTP status, text) to the first ``times`` completions, ``breaks`` streams cut off, ``event``: one
+    more in every stream.
 
     ``dies_after`` so many completions it answers nothing at all, health neither. ``most`` completions ran at once.
     """
