@@ -110,6 +110,13 @@ def test_an_engine_that_dies_loses_nothing_that_it_finished(tmp_path: Path, afte
     assert records.steps(of.there) == records.steps(whole.there)
 
 
+def test_brackets_of_a_path_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    of = asked(tmp_path / "[/red]", "practice_integers items=2")
+    record(of)
+    record(of)
+    assert capsys.readouterr().out.count(f"in {of.there}\n") == 2
+
+
 def test_half_a_line_is_cut_off_and_asked_again(tmp_path: Path) -> None:
     of = asked(tmp_path, *PRACTICE)
     record(of)
