@@ -80,8 +80,9 @@ def _cpu() -> str:
 
 
 def _git(*arguments: str) -> str | None:
-    try:  # without locks: git status would write to the index, beside whoever commits, or on a full disk half of it
-        done = subprocess.run(["git", "--no-optional-locks", "-C", str(PACKAGE), *arguments], capture_output=True, text=True, timeout=20)
+    try:  # without locks: git status would write to the index, while someone commits, say
+        command = ["git", "--no-optional-locks", "-C", str(PACKAGE), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
