@@ -1,11 +1,12 @@
 """The command line: ``python -m validate``.
 
-Exit codes: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or bad input (one line on standard error), 130 after Ctrl-C or
-SIGTERM (what was measured is kept and can be resumed).
+Exit codes: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or bad input (one line on standard error) or an error of this project's own
+(a traceback), 130 after Ctrl-C or SIGTERM (what was measured is kept and can be resumed).
 """
 
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -382,6 +383,9 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         code = 130
+    except Exception:  # Python would end with 1, which is FAIL
+        traceback.print_exc()
+        code = 3
     sys.exit(code)
 
 

@@ -25,6 +25,8 @@ def same_engine(default: EvalManifest, again: EvalManifest | None, specialized: 
     lines = list(_differences(default, specialized))
     if again is not None:
         lines += _differences(default, again)
+        if again.name == default.name:
+            lines.append(f"name: {default.name} and {again.name}, whose seeds are the same: what sampling does is not seen")
         if again.decode_backend != default.decode_backend:
             lines.append(f"decode_backend: {default.name} has {default.decode_backend}, {again.name} has {again.decode_backend}")
     if specialized.decode_backend != SPECIALIZED:
@@ -47,7 +49,14 @@ def complete(arms: tuple[Arm, ...]) -> Check:
             if missing:
                 text = f"{arm.manifest.name}: {missing} of {responses.outcomes.size} responses are missing; resume it"
                 found.append(Finding(verdict=Verdict.INVALID, text=text, scene=task))
-    return check("complete", f"{arms[0].manifest.planned} responses of {len(arms[0].tasks)} tasks in each arm", found)
+    manifest = arms[0].manifest
+    detail = f"{manifest.planned} responses of {len(manifest.tasks)} tasks in each arm"
+    left_out = (
+        f"{plan.name} {len(plan.left_out)} of {plan.items + len(plan.left_out)}" for plan in manifest.tasks if plan.left_out
+    )
+    if named := ", ".join(left_out):
+        detail += f"; items not asked, being longer than the window: {named}"
+    return check("complete", detail, found)
 
 
 def attested(default: Arm, again: Arm | None, specialized: Arm) -> Check:
@@ -74,7 +83,10 @@ def attested(default: Arm, again: Arm | None, specialized: Arm) -> Check:
 
 
 def errors(default: Arm, specialized: Arm) -> Check:
-    """INVALID where more than the share ERRORS of a task's pairs have an error in either arm."""
+    """INVALID where more than the share ERRORS of a task's pairs have an error in either arm.
+
+    What took several attempts is counted, and judges nothing: a server that was started anew does that.
+    """
     found, counts = [], []
     for task, responses in default.tasks.items():
         failed = [arm.tasks[task].outcomes == ERROR for arm in (default, specialized)]
@@ -86,6 +98,8 @@ def errors(default: Arm, specialized: Arm) -> Check:
                 f"{pairs} of {responses.outcomes.size} pairs have an error in either arm, {ERRORS:.0%} allowed; resume the runs"
             )
             found.append(Finding(verdict=Verdict.INVALID, text=text, scene=task))
+        if any(retried := [int(arm.tasks[task].retried.sum()) for arm in (default, specialized)]):
+            counts.append(f"{task}: asked more than once {retried[0]} in {default.manifest.name}, {retried[1]} in the other")
     return check("errors", "; ".join(counts) or "none", found)
 
 

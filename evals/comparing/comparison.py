@@ -12,7 +12,7 @@ The rule. A task's verdict is that of non-inferiority: PASS if the lower one-sid
 - A loss that is proven (Holm over the tasks, 5 %) but not beyond the margin is what the margin was declared to allow: it does
   not fail the run. It is an alarm, which stands above the figures, as a PASS with a real loss is not a PASS without one. So is
   a rate of endings that has grown, and another length: Holm over all of these, 5 %.
-- A run that was stopped is FAIL where the e-value reaches STOP (``stopping.py``), and INVALID otherwise.
+- A run that was stopped is FAIL where the e-value reaches STOP (``stopping.py``) and nothing else is INVALID, else INVALID.
 - INVALID: whatever makes the records no proof (``comparability.py``), and an A/A arm that differs from the default one by more
   than a margin: what is measured then is not the path. Scores are shown then and not judged.
 
@@ -107,14 +107,13 @@ def _compared(paths: list[Path], arms: tuple[Arm, ...], again: Arm | None, items
     long = [one for plan in plans if (one := lengths.compare(plan, *pairs[plan.name]))]
     ended, long = _adjusted_together(ended, long)
     found = stopping.of_arms(default, specialized)
-    records = [
-        engine,
-        _complete(arms, found),
+    others = [
         comparability.attested(default, again, specialized),
         comparability.errors(default, specialized),
         _again(again, tasks),
     ]
-    proof = records[1].verdict is Verdict.PASS and all(one.verdict is not Verdict.INVALID for one in records)
+    records = [engine, _complete(arms, found if _sound(others) else []), *others]
+    proof = records[1].verdict is Verdict.PASS and _sound(records)
     if not proof:
         tasks = [task.model_copy(update={"verdict": None}) for task in tasks]
         ended = [end.model_copy(update={"verdict": None}) for end in ended]
@@ -152,15 +151,18 @@ def _adjusted_together(ended: list[End], long: list[Lengths]) -> tuple[list[End]
     return new_ends, [one.model_copy(update={"adjusted": float(next(p))}) for one in long]
 
 
+def _sound(checks: list[Check]) -> bool:
+    return all(one.verdict is not Verdict.INVALID for one in checks)
+
+
 def _complete(arms: tuple[Arm, ...], found: list[Evidence]) -> Check:
-    """Where the specialized arm has failed already, what it lacks is no matter."""
+    """Where the specialized arm has failed already, what it lacks is no matter. ``found``: none of records that are no proof."""
     whole = comparability.complete(arms[:-1])
     last = comparability.complete(arms[-1:])
-    gaps = [finding for finding in last.findings if finding not in arms[-1].objections]
-    if not gaps or not stopping.stops(found):
+    if whole.findings or arms[-1].objections or not last.findings or not stopping.stops(found):
         return check("complete", whole.detail, [*whole.findings, *last.findings])
     text = f"{arms[-1].manifest.name} lacks responses, and fails without them: {stopping.says(found)}"
-    return check("complete", whole.detail, [Finding(verdict=Verdict.FAIL, text=text), *whole.findings, *arms[-1].objections])
+    return check("complete", whole.detail, [Finding(verdict=Verdict.FAIL, text=text)])
 
 
 def _scored(name: str, task: Task | None) -> Check:

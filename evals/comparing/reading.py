@@ -1,4 +1,4 @@
-"""The responses of an arm, read one at a time into arrays by task: what is kept of one is 10 bytes."""
+"""The responses of an arm, read one at a time into arrays by task: what is kept of one is 11 bytes, and 4 of its prompt."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,13 +18,17 @@ OUTCOMES = tuple(Outcome)
 PLACES = {outcome: place for place, outcome in enumerate(OUTCOMES)}
 ERROR, SCORED = PLACES[Outcome.ERROR], PLACES[Outcome.SCORED]
 UNSEEN = 255  # among outcomes: there is no response
-MOST = 20_000_000  # responses of one arm: 200 MB
+MOST = 20_000_000  # responses of one arm: 220 MB, and 80 MB of prompts
 
 
 @dataclass
 class Items:
-    """The items of one task, alike for all arms: the row of each in the arrays, and what it is grouped by."""
+    """The items of one task, alike for all arms: the row of each in the arrays, and what it is grouped by.
 
+    ``prompts`` [items, repeats]: tokens of the prompts, 0 where no arm says it.
+    """
+
+    prompts: NDArray[np.int32]
     rows: dict[str, int] = field(default_factory=dict)
     strata: list[str] = field(default_factory=list)
 
@@ -34,13 +38,15 @@ class Responses:
     """Of one task in one arm, arrays of [items, repeats].
 
     ``scores``: of the primary metric, NaN where there is no answer, that is an error or no response. ``outcomes``: places in
-    :data:`OUTCOMES`, or UNSEEN. ``tokens`` were generated; ``loops``: the response ends in one.
+    :data:`OUTCOMES`, or UNSEEN. ``tokens`` were generated; ``loops``: the response ends in one; ``retried``: it took
+    several attempts.
     """
 
     scores: NDArray[np.float32]
     outcomes: NDArray[np.uint8]
     tokens: NDArray[np.int32]
     loops: NDArray[np.bool_]
+    retried: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,11 @@ def read(path: Path, manifest: EvalManifest, items: dict[str, Items]) -> Arm:
 def _empty(plan: TaskPlan) -> Responses:
     shape = (plan.items, plan.repeats)
     return Responses(
-        np.full(shape, np.nan, np.float32), np.full(shape, UNSEEN, np.uint8), np.zeros(shape, np.int32), np.zeros(shape, bool)
+        np.full(shape, np.nan, np.float32),
+        np.full(shape, UNSEEN, np.uint8),
+        np.zeros(shape, np.int32),
+        np.zeros(shape, bool),
+        np.zeros(shape, bool),
     )
 
 
@@ -87,7 +97,7 @@ def _take(answered: Answered, plan: TaskPlan | None, tasks: dict[str, Responses]
     """Puts a response in its place; says what is wrong with it, "" if nothing is."""
     if plan is None:
         return "a task that was not planned"
-    of_task = items.setdefault(plan.name, Items())
+    of_task = items.get(plan.name) or items.setdefault(plan.name, Items(np.zeros((plan.items, plan.repeats), np.int32)))
     row = of_task.rows.get(answered.item)
     if row is None:
         row = len(of_task.rows)
@@ -107,10 +117,16 @@ def _take(answered: Answered, plan: TaskPlan | None, tasks: dict[str, Responses]
         return f"no score named {plan.metric}"
     if not 0.0 <= score <= 1.0 or (score and outcome != SCORED):
         return "a score that cannot be"
-    if not 0 <= answered.tokens < 2**31:
+    if not 0 <= answered.tokens < 2**31 or not 0 <= answered.prompt_tokens < 2**31:
         return "a number of tokens that cannot be"
+    if outcome == SCORED and not answered.tokens:
+        return "an answer of no tokens"
+    if answered.prompt_tokens and of_task.prompts[row, repeat] not in (0, answered.prompt_tokens):
+        return "a prompt that is longer or shorter than in an arm before"
+    of_task.prompts[row, repeat] = answered.prompt_tokens or of_task.prompts[row, repeat]
     into.outcomes[row, repeat] = outcome
     into.scores[row, repeat] = np.nan if outcome == ERROR else score
     into.tokens[row, repeat] = answered.tokens
     into.loops[row, repeat] = answered.loop
+    into.retried[row, repeat] = answered.attempts > 1
     return ""

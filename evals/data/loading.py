@@ -8,6 +8,7 @@ that is not the published one is refused: a changed row would go unnoticed.
 import hashlib
 import json
 import re
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,8 +116,10 @@ def _rows(source: Source, path: Path) -> list[Row]:
             rows: list[Row] = list(comma_separated.rows(path))
             columns = list(rows[0]) if rows else []
         else:
-            table = datasets.load_dataset(FORMATS[path.suffix], data_files=str(path), split="train")
-            rows, columns = list(table), table.column_names
+            with tempfile.TemporaryDirectory() as passing:  # a secret set's text does not stay in the library's cache
+                cache = passing if source.secret else None
+                table = datasets.load_dataset(FORMATS[path.suffix], data_files=str(path), split="train", cache_dir=cache)
+                rows, columns = list(table), table.column_names
     except (datasets.exceptions.DatasetsError, OSError, StopIteration, ValueError) as error:
         raise InputError(f"{path} cannot be read as {path.suffix[1:]} ({type(error).__name__}): is it cut off?") from None
     if not rows:

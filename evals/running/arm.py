@@ -27,7 +27,20 @@ from validate.records.arm import NANS, Steps
 from validate.records.folder import MANIFEST, alone, now
 from validate.verdict import Verdict
 
-SAME = ("suite", "engine", "model", "decode_backend", "planted", "source", "tasks", "concurrency")  # where a record goes on
+# Where a record goes on.
+SAME = (
+    "suite",
+    "engine",
+    "minimum",
+    "model",
+    "decode_backend",
+    "planted",
+    "source",
+    "tasks",
+    "concurrency",
+    "environment",
+    "versions",
+)
 
 
 @dataclass(frozen=True)
@@ -95,7 +108,7 @@ def _recording(asked: Asked, manifest: EvalManifest, tasks: list[Planned], out: 
         scored = {one.key: dict(one.scores) for one in records.responses(there)}
         steps = records.steps(there) or steps
         records.write_manifest(there, earlier.model_copy(update={"end": None}))
-        out.print(f"resuming {there}: {len(scored)} of {manifest.planned} responses are recorded", soft_wrap=True)
+        out.print(f"resuming {there}: {len(scored)} of {manifest.planned} responses are recorded", markup=False, soft_wrap=True)
     else:
         records.write_manifest(there, manifest)
     progress = Progress(out, manifest.planned, len(scored))
@@ -111,11 +124,11 @@ def _recorded(asked: Asked, current: Recording, tasks: list[Planned], asker: Ask
 
     tracker = GeneralConfigTracker()
     tracker.log_experiment_args("k3-parity", {"model": arms.model}, None, None, False)
-    out.print(f"recording {asked.name} of {asked.suite.name} in {current.there}", soft_wrap=True)
+    out.print(f"recording {asked.name} of {asked.suite.name} in {current.there}", markup=False, soft_wrap=True)
     for one in tasks:
         if one.plan.left_out:
             said = Fitting([], dict(one.plan.left_out)).line(arms.engine["max_model_len"], one.plan.generation["max_gen_toks"])
-            out.print(f"{one.plan.name}: {said}", soft_wrap=True)
+            out.print(f"{one.plan.name}: {said}", markup=False, soft_wrap=True)
     try:
         with current.progress:
             results = simple_evaluate(

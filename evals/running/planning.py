@@ -48,7 +48,7 @@ def planned(suite: Suite, keyword: str | None, data: Path | None, again: bool = 
 def fitting(of: Planned, count: Callable[[Question], int], window: int) -> Planned:
     """The same without the items whose prompt and response do not fit into a window of so many tokens.
 
-    InputError if none is left.
+    InputError if fewer than two are left: nothing would follow from them.
     """
     documents, plan = of.task.dataset["test"], of.plan
     budget = int(plan.generation["max_gen_toks"])
@@ -62,8 +62,9 @@ def fitting(of: Planned, count: Callable[[Question], int], window: int) -> Plann
     left_out = window_of.fitting(documents, tokens, window, budget).left_out
     if not left_out:
         return of
-    if len(left_out) == plan.items:
-        raise InputError(f"{plan.name}: no item fits into {window} tokens less {budget} for the response")
+    if plan.items - len(left_out) < 2:
+        fits = "one item fits" if plan.items > len(left_out) else "no item fits"
+        raise InputError(f"{plan.name}: {fits} into {window} tokens less {budget} for the response, and two are needed")
     kept = [place for place, item in enumerate(documents["item"]) if item not in left_out]
     of.task.dataset["test"] = documents.select(kept)
     more = {"items": plan.items - len(left_out), "left_out": tuple(left_out.items())}

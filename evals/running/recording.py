@@ -12,12 +12,13 @@ from typing import Any
 from evals.grading.response import Outcome, Response
 from evals.records import folder
 from evals.records.model import Answered, TaskPlan
-from evals.running.asking import Asker, Question, Reply
+from evals.running.asking import Account, Asker, Question, Reply
 from evals.running.progress import Progress
 from evals.tasks.task import grade
 from validate.equivalence import attestation
-from validate.equivalence.engine import CORRUPTED, metric
+from validate.equivalence.engine import CORRUPTED, Lost, metric
 from validate.equivalence.record import combined
+from validate.errors import InputError
 from validate.records.arm import Steps
 
 EVERY = 10.0  # seconds between two looks at the engine's counts, which a run that is killed loses at most
@@ -46,10 +47,14 @@ class Recording:
         return self.scored[key]
 
     def ask(self, task: str, questions: Sequence[Question], documents: Mapping[Key, Mapping[str, Any]], asker: Asker) -> None:
-        """Asks what is left of a task, and counts the engine's steps meanwhile. Lost if the engine is."""
+        """Asks what is left of a task, and counts the engine's steps meanwhile. Lost if the engine is.
+
+        What the engine says of a secret set may quote it: InputError without its words then.
+        """
         if not questions:
             return
         begun = asker.account()  # of what was before
+        alike(begun)
         self._corrupted = {engine: metric(account.metrics, CORRUPTED) or 0.0 for engine, account in begun.items()}
         self._looked = -math.inf
 
@@ -61,9 +66,13 @@ class Recording:
 
         try:
             asker.ask(questions, replied)
-        except BaseException:  # an engine that died may still say what it counted
+        except BaseException as error:  # an engine that died may still say what it counted
             with contextlib.suppress(Exception):
                 self._look(task, asker)
+            if self.plans[task].secret and isinstance(error, Lost | InputError):
+                raise InputError(
+                    f"the engine is lost or refuses ({_kind(error)}); its own log may say why, in {task}'s text"
+                ) from None
             raise
         self._look(task, asker)
 
@@ -75,13 +84,32 @@ class Recording:
 
     def _look(self, task: str, asker: Asker) -> None:
         """Adds what the engines counted since the last look; a server that was started anew in between begins at 0."""
-        for engine, account in asker.account().items():
+        accounts = asker.account()
+        alike(accounts)
+        for engine, account in accounts.items():
             now, before = metric(account.metrics, CORRUPTED), self._corrupted.get(engine, 0.0)
             new = None if now is None else int(now - before if now >= before else now)
             self._corrupted[engine] = now or 0.0
             self.steps = combined(self.steps, task, attestation.counted(account.steps), new)
         folder.write_steps(self.there, self.steps)
         self._looked = time.monotonic()
+
+
+def alike(accounts: Mapping[str, Account]) -> None:
+    """InputError where some of an arm's engines count steps or NaN logits and others do not: they would vouch for these."""
+    for what, counts in (
+        ("steps", {name: attestation.counted(one.steps).steps is not None for name, one in accounts.items()}),
+        ("requests with NaN logits", {name: metric(one.metrics, CORRUPTED) is not None for name, one in accounts.items()}),
+    ):
+        if len(set(counts.values())) > 1:
+            lacking = ", ".join(name for name, does in counts.items() if not does)
+            raise InputError(f"{lacking} counts no {what}, and the arm's other engines do: start them alike")
+
+
+def _kind(error: Exception) -> str:
+    """Of an error, without its words."""
+    status = getattr(error, "status", None)
+    return type(error).__name__ if status is None else f"HTTP {status}"
 
 
 def answered(plan: TaskPlan, document: Mapping[str, Any], question: Question, reply: Reply) -> Answered:

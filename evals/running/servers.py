@@ -48,17 +48,23 @@ class Streamed:
     tokens: int = 0
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """One event of the stream. Lost if it is an error."""
+        """One event of the stream. Lost if it is an error, or none of a chat completion."""
+        try:
+            self._take(event)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise Lost("an event of the stream is none of a chat completion") from error
+
+    def _take(self, event: Mapping[str, Any]) -> None:
         if message := event.get("error"):
             raise Lost(str(message.get("message", message) if isinstance(message, Mapping) else message))
         for choice in event.get("choices") or ():
             delta = choice.get("delta") or {}
-            self.content.append(delta.get("content") or "")
-            self.reasoning.append(delta.get("reasoning") or delta.get("reasoning_content") or "")
+            self.content.append(_whole(delta.get("content")))
+            self.reasoning.append(_whole(delta.get("reasoning") or delta.get("reasoning_content")))
             self.ids += choice.get("token_ids") or ()
-            self.finish = choice.get("finish_reason") or self.finish
+            self.finish = _whole(choice.get("finish_reason")) or self.finish
         if usage := event.get("usage"):
-            self.prompt_tokens, self.tokens = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+            self.prompt_tokens, self.tokens = (int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens"))
 
     def reply(self, seconds: float, attempts: int) -> Reply:
         """Of a response that has ended."""
@@ -75,6 +81,11 @@ class Streamed:
         )
 
 
+def _whole(text: str | None) -> str:
+    """The text, without halves of characters (surrogates), which JSON may hold and no file."""
+    return (text or "").encode(errors="replace").decode()
+
+
 class Replica(Server):
     """One server of an arm."""
 
@@ -89,7 +100,10 @@ class Replica(Server):
 
     def count(self, question: Question) -> int:
         """The prompt's tokens, as the server counts them."""
-        return int(json.loads(self._patiently("POST", "/tokenize", self._asked_of(question)))["count"])
+        try:
+            return int(json.loads(self._patiently("POST", "/tokenize", self._asked_of(question)))["count"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{self.url} does not answer as vLLM does: /tokenize gives no count") from error
 
     def _asked_of(self, question: Question) -> dict[str, Any]:
         template = question.generation.get("chat_template_kwargs", {})
@@ -109,7 +123,7 @@ class Replica(Server):
 
 
 class Servers:
-    """The replicas of an arm. InputError if one cannot be reached or serves something else."""
+    """The replicas of an arm. InputError if one cannot be reached or serves something else, or is named twice."""
 
     def __init__(
         self,
@@ -119,7 +133,11 @@ class Servers:
         pauses: tuple[float, ...] = PAUSES,
         silence: float = SILENCE,
     ) -> None:
+        if twice := next((url for url in urls if urls.count(url) > 1), None):
+            raise InputError(f"{twice} is given twice: each replica is another server")
         self._replicas = [Replica(url, arms, pauses, silence) for url in urls]
+        if len(models := {replica.model for replica in self._replicas}) > 1:
+            raise InputError(f"the servers of the arm serve different models: {', '.join(sorted(models))}")
         self._concurrency, self._pauses = concurrency, pauses
         self.environment = arms.environment
         for replica in self._replicas:

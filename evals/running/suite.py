@@ -27,7 +27,7 @@ class Asked(BaseModel):
     name: str
     repeats: int = Field(ge=1)
     margin: float = Field(gt=0, lt=1)
-    items: int | None = Field(default=None, ge=1)
+    items: int | None = Field(default=None, ge=2)  # of one item nothing follows
     budget: int | None = Field(default=None, ge=1)
 
 

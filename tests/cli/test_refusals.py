@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import Tool
+from validate import cli
 from validate.records import folder as records
 from validate.records import provenance
 from validate.records.model import Line, Manifest
@@ -79,3 +80,14 @@ def test_what_is_refused_loses_no_error_that_was_recorded(tool: Tool, record: Pa
     records.write_manifest(record, manifest.model_copy(update=SAME_CODE))
     assert "another keyword" in tool.refused("numerics", "--resume", str(record), "-k", "mla")
     assert (record / records.MEASUREMENTS).read_bytes() == before
+
+
+def test_an_error_of_the_project_s_own_is_no_verdict(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(**_: object) -> int:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(cli, "app", broken)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 3
+    assert "KeyError: 'a bug'" in capsys.readouterr().err

@@ -46,7 +46,7 @@ def commit() -> tuple[str, bool] | tuple[None, None]:
     head = _git("rev-parse", "HEAD")
     if top is None or head is None or Path(top).resolve() != PACKAGE.parent:
         return None, None
-    return head, bool(_git("status", "--porcelain"))
+    return head, _git("status", "--porcelain") != ""  # not known to be clean where git gives no answer
 
 
 def machine() -> Machine:
@@ -80,8 +80,9 @@ def _cpu() -> str:
 
 
 def _git(*arguments: str) -> str | None:
-    try:
-        done = subprocess.run(["git", "-C", str(PACKAGE), *arguments], capture_output=True, text=True, timeout=20)
+    try:  # without locks: git status would write to the index, while someone commits, say
+        command = ["git", "--no-optional-locks", "-C", str(PACKAGE), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

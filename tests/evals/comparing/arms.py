@@ -61,6 +61,7 @@ class Task:
             "outcome": Outcome.SCORED,
             "scores": {self.metric: float(self.scores[item, repeat])},
             "tokens": int((200 + 37 * (item % 50) + 11 * (repeat % 7)) * self.length),
+            "prompt_tokens": 50 + item,
             "content": "SECRET CONTENT",
         }
 

@@ -135,6 +135,19 @@ def test_errors_are_left_out_and_few(arms: Path) -> None:
     assert found.tasks[0].verdict is None
 
 
+def test_what_was_asked_more_than_once_is_said(arms: Path) -> None:
+    changed = {(item, 0): {"attempts": 3} for item in range(5)}
+    found = specialized(arms, Task("hard", drawn(3), margin=0.04, changed=changed), tasks(3)[1])
+    assert found.verdict is Verdict.PASS
+    assert found.checks[3].detail == "hard: asked more than once 0 in default, 5 in the other"
+
+
+def test_what_was_not_asked_is_said(arms: Path) -> None:
+    for name in ("default", "default-again", "specialized"):
+        remade(name, tasks=plans(left_out=(("item100", 2_000_000),)))(arms)
+    assert "items not asked, being longer than the window: hard 1 of 101, easy 1 of 101" in compared(arms).checks[1].detail
+
+
 def test_errors_that_may_hide_a_loss_leave_a_pass_undecided(tmp_path: Path) -> None:
     """Of identical arms the lower bound is that of two flips; the errors are more than the rest of the margin."""
     right = np.ones((1000, 1), np.float32)
@@ -187,7 +200,19 @@ def test_a_run_that_was_stopped_fails_on_its_evidence(arms: Path) -> None:
     assert "specialized: 400 of 800 responses are missing" in texts(found)
 
 
-def remade(name: str, **changed: Any) -> Callable[[Path], None]:
+@pytest.mark.parametrize(
+    "fault", ["few specialized steps", "specialized steps by default", "a response twice", "missing responses"]
+)
+def test_evidence_of_records_that_are_no_proof_fails_nobody(arms: Path, fault: str) -> None:
+    broken = Task("hard", drawn(3) * (np.random.default_rng(0).random((ITEMS, REPEATS)) > 0.3), margin=0.04)
+    (arms / "specialized" / folder.RESPONSES).unlink()
+    folder.append(arms / "specialized", [one for one in broken.answers() if one.repeat < 4])
+    assert compared(arms).verdict is Verdict.FAIL
+    FAULTS[fault][0](arms)
+    assert compared(arms).verdict is Verdict.INVALID
+
+
+def remade(name: str, /, **changed: Any) -> Callable[[Path], None]:
     """Another manifest of one arm."""
 
     def plant(arms: Path) -> None:
@@ -233,6 +258,7 @@ FAULTS = {
     "no specialized path": (remade("specialized", decode_backend="auto"), "decode_backend: specialized has auto"),
     "both specialized": (remade("default", decode_backend="latency_specialized"), "default has latency_specialized, too"),
     "another path in again": (remade("default-again", decode_backend="other"), "default-again has other"),
+    "the same seeds in again": (remade("default-again", name="default"), "name: default and default, whose seeds are the same"),
     "no end": (remade("specialized", end=None), "specialized: the run has no end"),
     "missing responses": (cut, "easy: default: 3 of 800 responses are missing"),
     "a response twice": (appended("specialized"), "hard: specialized: a second response to one request: 1, the first item item0"),
@@ -280,6 +306,9 @@ def test_one_task_does_not_vouch_for_another(arms: Path) -> None:
         ({"scores": {"exact": 1.5}}, "a score that cannot be"),
         ({"outcome": Outcome.EMPTY, "scores": {"exact": 1.0}}, "a score that cannot be"),
         ({"tokens": 2**31}, "a number of tokens that cannot be"),
+        ({"tokens": 0}, "an answer of no tokens"),
+        ({"prompt_tokens": 2**31}, "a number of tokens that cannot be"),
+        ({"prompt_tokens": 40}, "a prompt that is longer or shorter than in an arm before"),
         ({"stratum": "2 needles"}, "an item of two strata"),
     ],
 )

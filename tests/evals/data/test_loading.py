@@ -211,3 +211,12 @@ def test_sources_are_whole() -> None:
         else:
             assert source.parts
             assert source.elsewhere
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+def test_a_secret_set_s_text_stays_in_no_cache(tmp_path: Path, suffix: str) -> None:
+    rows = [dict.fromkeys(GPQA.columns, f"zyxomancy {n}") for n in range(3)]
+    path = written(tmp_path / "data", rows, "gpqa_diamond", suffix)
+    pin.pin("gpqa_diamond", path.parent, "made up")
+    assert len(loading.load(GPQA, path.parent).rows) == 3
+    assert not [file for file in (tmp_path / "cache").rglob("*") if file.is_file() and b"zyxomancy" in file.read_bytes()]

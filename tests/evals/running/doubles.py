@@ -74,7 +74,8 @@ class Double:
 
 @dataclass
 class Trouble:
-    """Of a server: ``answer`` (HTTP status, text) to the first ``times`` completions, ``breaks`` streams cut off.
+    """Of a server: ``answer`` (HTTP status, text) to the first ``times`` completions, ``breaks`` streams cut off, ``event``: one
+    more in every stream.
 
     ``dies_after`` so many completions it answers nothing at all, health neither. ``most`` completions ran at once.
     """
@@ -84,6 +85,8 @@ class Trouble:
     breaks: int = 0
     dies_after: int | None = None
     ids: bool = True
+    model: str = "m"
+    event: Any = None
     seconds: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
     running: int = 0
@@ -113,7 +116,7 @@ def served(trouble: Trouble | None = None, longest: int = 2048) -> Iterator[tupl
             pages = {
                 "/health": "",
                 "/version": '{"version": "0.33.0"}',
-                "/v1/models": json.dumps({"data": [{"id": "m", "max_model_len": longest}]}),
+                "/v1/models": json.dumps({"data": [{"id": how.model, "max_model_len": longest}]}),
                 "/metrics": 'vllm:cache_config_info{block_size="16",engine="0"} 1.0\n' + metrics(),
             }
             return self.say(pages[self.path]) if self.path in pages else self.say("{}", 404)
@@ -151,6 +154,8 @@ def served(trouble: Trouble | None = None, longest: int = 2048) -> Iterator[tupl
             self.event({"delta": {"reasoning": "I think."}, "token_ids": [1, 2]})
             if how.take("breaks"):
                 return None
+            if how.event is not None:
+                self.line(how.event)
             said = content(body["seed"], body["messages"][-1]["content"])
             self.event({"delta": {"content": said[:5]}, "token_ids": [3]})
             self.event({"delta": {"content": said[5:]}, "token_ids": [4], "finish_reason": "stop"})

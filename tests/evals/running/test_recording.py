@@ -12,10 +12,11 @@ pytest.importorskip("lm_eval")
 from evals.grading.response import Outcome
 from evals.records import folder as records
 from evals.running import arm, recording, suite
-from evals.running.asking import Reply
+from evals.running.asking import Account, Reply
 from tests.evals.running import made_up
 from tests.evals.running.doubles import Double
 from validate.equivalence.arm import Name
+from validate.equivalence.engine import Lost
 from validate.errors import InputError
 from validate.report.console import console
 
@@ -109,6 +110,13 @@ def test_an_engine_that_dies_loses_nothing_that_it_finished(tmp_path: Path, afte
     assert records.steps(of.there) == records.steps(whole.there)
 
 
+def test_brackets_of_a_path_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    of = asked(tmp_path / "[/red]", "practice_integers items=2")
+    record(of)
+    record(of)
+    assert capsys.readouterr().out.count(f"in {of.there}\n") == 2
+
+
 def test_half_a_line_is_cut_off_and_asked_again(tmp_path: Path) -> None:
     of = asked(tmp_path, *PRACTICE)
     record(of)
@@ -121,6 +129,28 @@ def test_a_record_of_something_else_is_not_gone_on_with(tmp_path: Path) -> None:
     record(asked(tmp_path, *PRACTICE))
     with pytest.raises(InputError, match=r"cannot resume .*: its tasks is "):
         arm.record(asked(tmp_path, *PRACTICE, repeats=3), console(), Double())
+    with pytest.raises(InputError, match=r"cannot resume .*: its environment is "):
+        arm.record(asked(tmp_path, *PRACTICE), console(), Double(environment={}))
+    newer = Double()
+    newer.version = lambda: "1"  # type: ignore[method-assign]
+    with pytest.raises(InputError, match=r"cannot resume .*: its versions is .*'vllm': '0'.*, and now it is .*'vllm': '1'"):
+        arm.record(asked(tmp_path, *PRACTICE), console(), newer)
+
+
+@pytest.mark.parametrize(
+    ("steps", "metrics", "said"),
+    [(None, "vllm:corrupted_requests_total 0\n", "the other counts no steps"), ([], "", "the other counts no requests with NaN")],
+)
+def test_an_engine_does_not_vouch_for_another(tmp_path: Path, steps: Any, metrics: str, said: str) -> None:
+    double = Double(path="specialized")
+
+    def account() -> dict[str, Account]:
+        other = {"source": "not counted", "steps": steps, "sampled": 0}
+        return Double.account(double) | {"the other": Account([other], metrics)}
+
+    double.account = account  # type: ignore[method-assign]
+    with pytest.raises(InputError, match=said):
+        arm.record(asked(tmp_path, *PRACTICE, name="specialized"), console(), double)
 
 
 def test_steps_are_known_before_the_first_response_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,6 +285,17 @@ def test_a_secret_set_s_text_is_nowhere(tmp_path: Path, capfd: pytest.CaptureFix
         assert len(one["digest"]) == 16
 
 
+@pytest.mark.parametrize("kind", [Lost, InputError])
+def test_what_an_engine_says_of_a_secret_set_is_not_repeated(tmp_path: Path, kind: type[Exception]) -> None:
+    def quotes(question: Any) -> Reply:
+        raise kind(f"http://host answers 500: cannot read {question.messages[-1]['content']}")
+
+    of = asked(tmp_path / "run", "gpqa_diamond", data=made_up.data(tmp_path / "data", "gpqa_diamond"))
+    with pytest.raises(InputError, match=rf"the engine is lost or refuses \({kind.__name__}\).*go on with: the command") as found:
+        arm.record(of, console(), Double(reply=quotes))
+    assert made_up.SECRET not in str(found.value)
+
+
 @pytest.mark.parametrize("name", SETS)
 def test_files_of_each_form_are_asked(tmp_path: Path, name: str) -> None:
     of = asked(tmp_path / "run", name, data=made_up.data(tmp_path / "data", name))
@@ -267,12 +308,18 @@ def test_files_of_each_form_are_asked(tmp_path: Path, name: str) -> None:
 def test_what_does_not_fit_is_not_asked_and_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    rows = [made_up.ROWS["gsm8k"][0], {"question": "Why? " * 1000, "answer": "#### 1"}]
+    rows = [*made_up.ROWS["gsm8k"][:2], {"question": "Why? " * 1000, "answer": "#### 1"}]
     made_up.write(data, "gsm8k", rows)
     made_up.pin.pin("gsm8k", data, "made up")
     of = asked(tmp_path / "run", "gsm8k", data=data)
     double = record(of)
     (plan,) = records.manifest(of.there).tasks
-    assert (plan.items, [item for item, _ in plan.left_out]) == (1, ["1"])
-    assert {question.item for question in double.asked} == {"0"}
-    assert "gsm8k: 1 items are not run, longer than 2048 tokens less 200 for the response: 1 (" in capsys.readouterr().out
+    assert (plan.items, [item for item, _ in plan.left_out]) == (2, ["2"])
+    assert {question.item for question in double.asked} == {"0", "1"}
+    assert "gsm8k: 1 items are not run, longer than 2048 tokens less 200 for the response: 2 (" in capsys.readouterr().out
+    with pytest.raises(InputError, match="gsm8k: no item fits into 2048 tokens less 2021 for the response, and two are needed"):
+        arm.record(asked(tmp_path / "none", "gsm8k budget=2021", data=data), console(), Double())
+    made_up.write(data, "gsm8k", rows[1:])
+    made_up.pin.pin("gsm8k", data, "made up")
+    with pytest.raises(InputError, match="gsm8k: one item fits into 2048 tokens"):
+        arm.record(asked(tmp_path / "one", "gsm8k", data=data), console(), Double())

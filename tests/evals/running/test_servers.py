@@ -153,3 +153,33 @@ def test_workers_take_what_the_others_failed_at() -> None:
     assert right(found, 12)
     counts: Counter[Any] = Counter(body["seed"] for body in asked)
     assert max(counts.values()) == 1
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        [1],
+        {"choices": [None]},
+        {"choices": [{"delta": {"content": ["a"]}}]},
+        {"choices": [{"delta": {}, "finish_reason": 3}]},
+        {"choices": [], "usage": {"prompt_tokens": "many"}},
+    ],
+)
+def test_an_event_of_another_form_is_an_error_of_its_request(event: Any) -> None:
+    with served(Trouble(event=event)) as (url, _):
+        (found,) = replies([url], 1).values()
+    assert (found.error, found.detail) == ("no response in 5 attempts", "an event of the stream is none of a chat completion")
+
+
+def test_half_a_character_is_replaced() -> None:
+    with served(Trouble(event={"choices": [{"delta": {"content": "a\ud83d"}}]})) as (url, _):
+        (found,) = replies([url], 1).values()
+    assert (found.content or "").startswith("a?")
+
+
+def test_one_server_named_twice_and_servers_of_different_models_are_refused() -> None:
+    with served() as (url, _), served(Trouble(model="other")) as (other, _):
+        with pytest.raises(InputError, match="is given twice"):
+            Servers([url, url], arms(), 2, PAUSES)
+        with pytest.raises(InputError, match="serve different models: m, other"):
+            Servers([url, other], arms(), 2, PAUSES)

@@ -38,6 +38,7 @@ def test_the_protocol_of_a_release() -> None:
     ("old", "new", "said"),
     [
         ("repeats = 2", "repeats = 0", "tasks.0.repeats: Input should be greater than or equal to 1"),
+        ("repeats = 2", "repeats = 2\nitems = 1", "tasks.0.items: Input should be greater than or equal to 2"),
         ("margin = 0.02", "", "tasks.0.margin: Field required"),
         ("margin = 0.02", "margin = 2", "tasks.0.margin: Input should be less than 1"),
         ("margin = 0.02", "margin = 0.02\nshots = 5", "tasks.0.shots: Extra inputs are not permitted"),
