@@ -69,7 +69,7 @@ def test_a_base_is_overlaid(tmp_path: Path) -> None:
             "no scene before it has that name",
         ),
         ("lengths = [1]", 'lengths = [1]\n[[scenes]]\nname = "some"\nkind = "alone"\nlengths = [2]', "two are named some"),
-        ("[engine]", "[engine", "malformed arm file"),
+        ("[engine]", "[engine", "malformed arm set"),
     ],
 )
 def test_what_is_wrong_is_one_line(tmp_path: Path, old: str, new: str, said: str) -> None:
