@@ -21,6 +21,7 @@ Name = Literal["default", "default-again", "specialized", "float32"]
 NAMES: tuple[Name, ...] = ("default", "default-again", "specialized", "float32")
 BACKENDS: dict[Name, str] = {"default": "auto", "default-again": "auto", "specialized": SPECIALIZED, "float32": "auto"}
 BACKEND = "decode_backend"
+FORCING = ("dictated", "forced")  # kinds of scenes that decode tokens which are given
 PLANTED = "planted"  # of a fault of the stand-in (validate/faults/engine)
 ARMS = "validate.equivalence.arms"
 Dtype = Literal["bfloat16", "float16", "float32"]
@@ -99,7 +100,7 @@ class ArmSet(BaseModel):
             for wanted in getattr(scene, "of", ()):
                 if wanted not in names[: names.index(scene.name)]:
                     raise ValueError(f"scenes: {scene.name} forces the tokens of {wanted}, and no scene before it has that name")
-            if getattr(scene, "of", ()) and self.engine.get("speculative_config"):
+            if scene.kind in FORCING and self.engine.get("speculative_config"):
                 raise ValueError(f"scenes: {scene.name}: vLLM forces no tokens with speculative decoding")
             if getattr(scene, "strings", ()) and self.engine.get("skip_tokenizer_init"):
                 raise ValueError(f"scenes: {scene.name}: stop strings need a tokenizer, and engine.skip_tokenizer_init is set")
@@ -126,7 +127,7 @@ class ArmSet(BaseModel):
     @property
     def forced(self) -> bool:
         """Whether any scene decodes tokens that are given."""
-        return any(scene.kind in ("dictated", "forced") for scene in self.scenes)
+        return any(scene.kind in FORCING for scene in self.scenes)
 
     @property
     def defaults(self) -> tuple[Name, ...]:
