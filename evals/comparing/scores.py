@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from evals.comparing.reading import Responses
 from evals.records.model import TaskPlan
 from validate.records.model import Record
-from validate.stats import betting, bootstrap, flips
+from validate.stats import bootstrap, flips
 from validate.stats.discordant import mcnemar
 from validate.stats.noninferiority import CONFIDENCE, Difference, difference
 from validate.verdict import Verdict
@@ -22,8 +22,8 @@ class Task(Record):
     and ``high`` are its one-sided 95 % bounds, which the verdict rests on, ``bootstrap`` those by drawing items. ``p``:
     one-sided, of "no lower", by ``test``; ``adjusted`` by Holm for all tasks. ``default_only`` and ``specialized_only`` count
     pairs in which that arm scores higher. ``lost``: the share of pairs with an error in the specialized arm alone. ``found``:
-    the loss that so many responses of such a spread fail with probability 80 %. ``evidence``: the e-value of a loss beyond the
-    margin. ``verdict``: None where the records are no proof. ``again``: the A/A arm less the default one, with its bounds.
+    the loss that so many responses of such a spread fail with probability 80 %. ``verdict``: None where the records are no
+    proof. ``again``: the A/A arm less the default one, with its bounds.
     """
 
     name: str
@@ -46,7 +46,6 @@ class Task(Record):
     specialized_only: int
     lost: float
     found: float
-    evidence: float
     verdict: Verdict | None
     repeats_needed: int | None
     again: tuple[float, float, float] | None
@@ -88,7 +87,6 @@ def judge(plan: TaskPlan, default: Responses, specialized: Responses, again: Res
         specialized_only=int((theirs > ours).sum()),
         lost=lost,
         found=plan.margin + (float(found.upper(CONFIDENCE)) - found.value) + DETECTED * found.error,
-        evidence=betting.evidence(ours, theirs, plan.margin),
         verdict=verdict(found, plan.margin, lost),
         repeats_needed=found.repeats_needed(plan.margin),
         again=None if again is None else _again(ours, again.scores),

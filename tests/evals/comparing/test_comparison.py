@@ -96,6 +96,18 @@ def test_a_real_loss_within_the_margin_is_an_alarm_and_no_failure(arms: Path) ->
     assert [alarm.split(" is lower")[0] for alarm in found.alarms] == ["hard: exact"]
 
 
+@pytest.mark.parametrize(("lost", "alarms"), [(4, 0), (5, 1)])
+def test_a_loss_that_chance_makes_once_in_twenty_runs_is_an_alarm(tmp_path: Path, lost: int, alarms: int) -> None:
+    """McNemar's test of 4 pairs that all part one way: 1 / 16; of 5: 1 / 32."""
+    right = np.ones((ITEMS, 1))
+    less = np.where(np.arange(ITEMS)[:, None] < lost, 0.0, right)
+    write(tmp_path / "default", "default", Task("hard", right, margin=0.3))
+    write(tmp_path / "specialized", "specialized", Task("hard", less, margin=0.3))
+    found = compare(tmp_path / "default", None, tmp_path / "specialized")
+    assert (found.verdict, len(found.alarms)) == (Verdict.PASS, alarms)
+    assert found.tasks[0].p == 0.5**lost
+
+
 @pytest.mark.parametrize("outcome", [Outcome.TRUNCATED, Outcome.REPEATED, Outcome.UNPARSED, Outcome.EMPTY, Outcome.NO_ANSWER])
 def test_endings_that_cost_no_score_are_found(arms: Path, outcome: Outcome) -> None:
     """They take the place of wrong answers: the scores are those of the sound arm."""
@@ -106,6 +118,10 @@ def test_endings_that_cost_no_score_are_found(arms: Path, outcome: Outcome) -> N
     assert found.verdict is Verdict.PASS
     assert len(found.alarms) == 1
     assert found.alarms[0].startswith(f"hard: {outcome} 12 of 800 against 0")
+    (growth,) = [end for end in found.ends if end.specialized]
+    assert growth.low is not None
+    assert growth.high is not None
+    assert 0.0 < growth.low < 12 / 800 < growth.high
     many = {at: ended(outcome) for at in wrong[:70]}
     found = specialized(arms, Task("hard", scores, margin=0.04, changed=many), tasks(3)[1])
     assert found.verdict is Verdict.FAIL
@@ -158,10 +174,11 @@ def test_an_error_that_was_asked_again_is_none(arms: Path) -> None:
     assert found.tasks[0].pairs == 800
 
 
-def test_a_default_path_that_differs_from_itself_proves_nothing(arms: Path) -> None:
-    shutil.rmtree(arms / "default-again")
+@pytest.mark.parametrize("name", ["default", "default-again"])
+def test_a_default_path_that_differs_from_itself_proves_nothing(arms: Path, name: str) -> None:
+    shutil.rmtree(arms / name)
     lost = drawn(2) * (np.random.default_rng(0).random((ITEMS, REPEATS)) > 0.12)
-    write(arms / "default-again", "default-again", Task("hard", lost, margin=0.04), tasks(2)[1])
+    write(arms / name, name, Task("hard", lost, margin=0.04), tasks(2)[1])
     found = compared(arms)
     assert found.verdict is Verdict.INVALID
     assert "hard: the default path differs from itself by" in texts(found)
@@ -180,6 +197,11 @@ def test_a_run_that_was_stopped_fails_on_its_evidence(arms: Path) -> None:
     assert found.verdict is Verdict.FAIL
     assert "specialized lacks responses, and fails without them: e-value" in texts(found)
     assert [one.repeats for one in found.evidence] == [4, 0]
+    folder.append(arms / "specialized", [kept[0].model_copy(update={"repeat": 8})])
+    remade("default", end=None)(arms)
+    said = texts(compared(arms))
+    assert "default: the run has no end" in said  # what else is wrong is not hidden
+    assert "specialized: a repeat beyond the 8 that were planned" in said
     (arms / "specialized" / folder.RESPONSES).unlink()
     folder.append(arms / "specialized", [one for one in tasks(3)[0].answers() if one.repeat < 4])
     found = compared(arms)
