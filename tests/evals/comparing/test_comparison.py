@@ -108,6 +108,19 @@ def test_a_loss_that_chance_makes_once_in_twenty_runs_is_an_alarm(tmp_path: Path
     assert found.tasks[0].p == 0.5**lost
 
 
+@pytest.mark.parametrize("kinds", [1, 3])
+def test_alarms_of_endings_are_of_all_endings_and_lengths_together(tmp_path: Path, kinds: int) -> None:
+    """Six of each kind against none: 1 / 64, twice that beside the lengths, four times as one of three kinds."""
+    wrong = Task("hard", np.zeros((ITEMS, 1)), margin=0.5)
+    outcomes = (Outcome.TRUNCATED, Outcome.UNPARSED, Outcome.EMPTY)[:kinds]
+    ends = {(6 * place + n, 0): ended(outcome) for place, outcome in enumerate(outcomes) for n in range(6)}
+    write(tmp_path / "default", "default", wrong)
+    write(tmp_path / "specialized", "specialized", Task("hard", wrong.scores, margin=0.5, changed=ends))
+    found = compare(tmp_path / "default", None, tmp_path / "specialized")
+    assert [end.adjusted for end in found.ends if end.p is not None] == [(1 + kinds) / 64] * kinds
+    assert len(found.alarms) == (1 if kinds == 1 else 0)
+
+
 @pytest.mark.parametrize("outcome", [Outcome.TRUNCATED, Outcome.REPEATED, Outcome.UNPARSED, Outcome.EMPTY, Outcome.NO_ANSWER])
 def test_endings_that_cost_no_score_are_found(arms: Path, outcome: Outcome) -> None:
     """They take the place of wrong answers: the scores are those of the sound arm."""
@@ -144,6 +157,9 @@ def test_errors_are_left_out_and_few(arms: Path) -> None:
     assert found.verdict is Verdict.PASS
     assert (found.tasks[0].pairs, found.tasks[0].asked, found.tasks[0].lost) == (799, 800, 1 / 800)
     assert "hard: 0 in default, 1 in the other" in found.checks[3].detail
+    most = {(item, 0): one[0, 0] for item in range(8)}
+    found = specialized(arms, Task("hard", drawn(3), margin=0.04, changed=most), tasks(3)[1])
+    assert found.checks[3].verdict is Verdict.PASS
     many = {(item, 0): one[0, 0] for item in range(9)}
     found = specialized(arms, Task("hard", drawn(3), margin=0.04, changed=many), tasks(3)[1])
     assert (found.verdict, found.exit_code) == (Verdict.INVALID, 3)
