@@ -106,6 +106,10 @@ def test_a_loss_that_chance_makes_once_in_twenty_runs_is_an_alarm(tmp_path: Path
     found = compare(tmp_path / "default", None, tmp_path / "specialized")
     assert (found.verdict, len(found.alarms)) == (Verdict.PASS, alarms)
     assert found.tasks[0].p == 0.5**lost
+    right, less = (Task("other", scores, margin=0.3) for scores in (right, less))
+    write(tmp_path / "two", "default", Task("hard", right.scores, margin=0.3), right)
+    write(tmp_path / "both", "specialized", Task("hard", less.scores, margin=0.3), less)
+    assert compare(tmp_path / "two", None, tmp_path / "both").alarms == ()  # twice that, each as one of two
 
 
 @pytest.mark.parametrize("kinds", [1, 3])
@@ -174,10 +178,12 @@ def test_errors_that_may_hide_a_loss_leave_a_pass_undecided(tmp_path: Path) -> N
     write(tmp_path / "default", "default", Task("easy", right, margin=0.005))
     write(tmp_path / "sound", "specialized", Task("easy", right, margin=0.005))
     write(tmp_path / "errors", "specialized", Task("easy", right, margin=0.005, changed=lacking))
+    write(tmp_path / "too", "default", Task("easy", right, margin=0.005, changed=lacking))
     assert compare(tmp_path / "default", None, tmp_path / "sound").verdict is Verdict.PASS
     found = compare(tmp_path / "default", None, tmp_path / "errors")
     assert found.verdict is Verdict.INCONCLUSIVE
     assert "errors of the specialized arm alone, 0.50% of the pairs, might hide a loss" in texts(found)
+    assert compare(tmp_path / "too", None, tmp_path / "errors").verdict is Verdict.PASS  # what failed in both arms hides nothing
 
 
 def test_an_error_that_was_asked_again_is_none(arms: Path) -> None:
@@ -267,6 +273,10 @@ FAULTS = {
     "other sampling": (remade("specialized", tasks=plans(generation={"temperature": 0.0})), "tasks.hard.generation.temperature"),
     "a task less": (remade("specialized", tasks=plans()[:1]), "tasks: default has ['hard', 'easy']"),
     "more requests at once": (remade("default-again", concurrency=9), "concurrency: default has 8, default-again has 9"),
+    "another machine": (
+        remade("specialized", machine=manifest("").machine.model_copy(update={"cpu": "other"})),
+        "machine.cpu: default has by hand, specialized has other",
+    ),
     "a server on one side": (remade("specialized", served=("http://host",)), "served: default has none"),
     "no specialized path": (remade("specialized", decode_backend="auto"), "decode_backend: specialized has auto"),
     "both specialized": (remade("default", decode_backend="latency_specialized"), "default has latency_specialized, too"),
