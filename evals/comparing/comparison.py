@@ -106,7 +106,7 @@ def _compared(paths: list[Path], arms: tuple[Arm, ...], again: Arm | None, items
     ended = [end for plan in plans for end in ends.judge(plan, *pairs[plan.name])]
     long = [one for plan in plans if (one := lengths.compare(plan, *pairs[plan.name]))]
     ended, long = _adjusted_together(ended, long)
-    found = stopping.of_arms(default, specialized)
+    found = stopping.evidence(default, specialized)
     others = [
         comparability.attested(default, again, specialized),
         comparability.errors(default, specialized),

@@ -51,7 +51,7 @@ def _end(plan: TaskPlan, name: str, default: NDArray[np.bool_], specialized: NDA
     counted = End(
         task=plan.name, name=name, default=int(default.sum()), specialized=int(specialized.sum()), asked=int(default.size)
     )
-    if name == OUTCOMES[ERROR] or not (both & (default != specialized)).any():
+    if not (both & (default != specialized)).any():
         return counted
     kept = [np.where(both, ~ends, np.nan).astype(np.float32) for ends in (default, specialized)]
     try:

@@ -62,9 +62,7 @@ def run(default: Path, again: Path, out: Console) -> int:
         table.add_row(of.name, f"{of.items} x {of.repeats}", *figures, *losses)
     out.print(table)
     together = float(np.prod([one.passes for one in planned]))
-    out.print(
-        f"All {len(planned)} tasks pass with probability {together:.1%} where nothing is lost. Points of 100, {TRIALS} trials."
-    )
+    out.print(f"All {len(planned)} tasks pass with probability {together:.1%} where nothing is lost. Losses in points of 100.")
     return 0
 
 

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from evals.comparing.reading import Responses
 from evals.records.model import TaskPlan
 from validate.records.model import Record
-from validate.stats import betting, bootstrap, flips
+from validate.stats import bootstrap, flips
 from validate.stats.discordant import mcnemar
 from validate.stats.noninferiority import CONFIDENCE, Difference, difference
 from validate.verdict import Verdict
@@ -22,8 +22,8 @@ class Task(Record):
     and ``high`` are its one-sided 95 % bounds, which the verdict rests on, ``bootstrap`` those by drawing items. ``p``:
     one-sided, of "no lower", by ``test``; ``adjusted`` by Holm for all tasks. ``default_only`` and ``specialized_only`` count
     pairs in which that arm scores higher. ``lost``: the share of pairs with an error in the specialized arm alone. ``found``:
-    the loss that so many responses of such a spread fail with probability 80 %. ``evidence``: the e-value of a loss beyond the
-    margin. ``verdict``: None where the records are no proof. ``again``: the A/A arm less the default one, with its bounds.
+    the loss that so many responses of such a spread fail with probability 80 %. ``verdict``: None where the records are no
+    proof. ``again``: the A/A arm less the default one, with its bounds.
     """
 
     name: str
@@ -46,7 +46,6 @@ class Task(Record):
     specialized_only: int
     lost: float
     found: float
-    evidence: float
     verdict: Verdict | None
     repeats_needed: int | None
     again: tuple[float, float, float] | None
@@ -67,13 +66,14 @@ def judge(plan: TaskPlan, default: Responses, specialized: Responses, again: Res
         return None
     means = [of_items(scores, ours, theirs) for scores in (ours, theirs)]
     p, test = lower(ours, theirs)
+    of_pairs = ~np.isnan(ours) & ~np.isnan(theirs)
     return Task(
         name=plan.name,
         metric=plan.metric,
         margin=plan.margin,
         items=found.clusters,
         repeats=plan.repeats,
-        pairs=int((~np.isnan(ours) & ~np.isnan(theirs)).sum()),
+        pairs=int(of_pairs.sum()),
         asked=ours.size,
         default=float(means[0].mean()),
         specialized=float(means[1].mean()),
@@ -87,8 +87,7 @@ def judge(plan: TaskPlan, default: Responses, specialized: Responses, again: Res
         default_only=int((ours > theirs).sum()),
         specialized_only=int((theirs > ours).sum()),
         lost=lost,
-        found=plan.margin + (float(found.upper(CONFIDENCE)) - found.value) + DETECTED * found.error,
-        evidence=betting.evidence(ours, theirs, plan.margin),
+        found=detected(found, plan.margin, int(of_pairs.sum())),
         verdict=verdict(found, plan.margin, lost),
         repeats_needed=found.repeats_needed(plan.margin),
         again=None if again is None else _again(ours, again.scores),
@@ -101,6 +100,18 @@ def verdict(found: Difference, margin: float, lost: float) -> Verdict:
     if judged is Verdict.PASS and found.low - lost <= -margin:
         return Verdict.INCONCLUSIVE
     return judged
+
+
+def detected(found: Difference, margin: float, pairs: int) -> float:
+    """The true loss that fails such a run with probability 80 %: beyond the margin by ``c`` standard errors.
+
+    ``c`` is Student's quantile of the bound and the normal one of 80 %. An answer that is lost adds a difference of 1, so that a
+    loss greater by ``x`` than the one that the run shows adds ``x`` / ``pairs`` to the squared error, at most. The square of the
+    loss beyond the margin is then ``c`` squared times this sum, which is linear in it.
+    """
+    squared = ((found.upper(CONFIDENCE) - found.value) / found.error + DETECTED) ** 2
+    shown = found.error**2 + max(0.0, margin + found.value) / pairs
+    return float(margin + squared / pairs / 2 + (squared**2 / pairs**2 / 4 + squared * shown) ** 0.5)
 
 
 def of_items(scores: Scores, *arms: Scores) -> NDArray[np.float64]:

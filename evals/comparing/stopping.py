@@ -7,12 +7,10 @@ margins stops with a probability above 5 %, looks and tasks together. ``tests/ev
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from evals.comparing.reading import UNSEEN, Arm, Items, read
-from evals.records import folder
+from evals.comparing.reading import UNSEEN, Arm
 from validate.records.model import Record
 from validate.stats import betting
 
@@ -26,15 +24,8 @@ class Evidence(Record):
     value: float
 
 
-def evidence(default: Path, specialized: Path) -> list[Evidence]:
-    """Of every planned task of two recorded arms, the default one's plan. InputError for a damaged record."""
-    items: dict[str, Items] = {}
-    plan = folder.manifest(default)
-    return of_arms(*(read(path, plan, items) for path in (default, specialized)))
-
-
-def of_arms(default: Arm, specialized: Arm) -> list[Evidence]:
-    """The same of arms that are read."""
+def evidence(default: Arm, specialized: Arm) -> list[Evidence]:
+    """Of every planned task, by the default arm's plan."""
     found = []
     for plan in default.manifest.tasks:
         ours, theirs = (arm.tasks[plan.name] for arm in (default, specialized))

@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -19,6 +20,7 @@ from evals.running.suite import Suite
 from evals.tasks.window import Fitting
 from validate.equivalence import attestation
 from validate.equivalence.arm import BACKENDS, ArmSet, Name
+from validate.equivalence.compare.comparability import apart
 from validate.equivalence.engine import Lost
 from validate.equivalence.record import model_digest, plantable
 from validate.errors import InputError
@@ -99,10 +101,10 @@ def _recording(asked: Asked, manifest: EvalManifest, tasks: list[Planned], out: 
     steps, scored, there = Steps(source="no task has run", by_scene={}), {}, asked.there
     if (there / MANIFEST).is_file():  # begun
         earlier = records.manifest(there)
-        for name in SAME:
-            old, new = getattr(earlier, name), getattr(manifest, name)
-            if old != new:
-                raise InputError(f"cannot resume {there}: its {name} is {old}, and now it is {new}")
+        old, new = _by_name(earlier), _by_name(manifest)
+        lines = [line for name in SAME for line in apart(name, old[name], new[name], ("it was begun with", "now there is"))]
+        if lines:
+            raise InputError(f"cannot resume {there}: {'; '.join(lines)}")
         records.mend(there)
         records.drop(there, lambda one: one.outcome is Outcome.ERROR)  # they are asked again
         scored = {one.key: dict(one.scores) for one in records.responses(there)}
@@ -113,6 +115,10 @@ def _recording(asked: Asked, manifest: EvalManifest, tasks: list[Planned], out: 
         records.write_manifest(there, manifest)
     progress = Progress(out, manifest.planned, len(scored))
     return Recording(there, {one.plan.name: one.plan for one in tasks}, steps, progress, scored)
+
+
+def _by_name(manifest: EvalManifest) -> dict[str, Any]:
+    return manifest.model_dump() | {"tasks": {plan.name: plan.model_dump() for plan in manifest.tasks}}
 
 
 def _recorded(asked: Asked, current: Recording, tasks: list[Planned], asker: Asker, arms: ArmSet, out: Console) -> int:

@@ -1,12 +1,12 @@
 """A suite: one TOML file that names an arm set and the tasks that are asked of its arms."""
 
-import tomllib
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from validate import toml_files
 from validate.equivalence import arm as arm_sets
 from validate.equivalence.arm import ArmSet
 from validate.errors import InputError
@@ -63,13 +63,12 @@ class Suite(BaseModel):
         try:
             return ArmSet.model_validate(base.model_dump(exclude_unset=True) | {"engine": base.engine | self.engine})
         except ValidationError as error:
-            raise InputError(f"malformed suite {self.name}: {_why(error)}") from error
+            raise InputError(f"malformed suite {self.name}: {toml_files.why(error, 'suite')}") from error
 
 
 def names() -> list[str]:
     """The suites that come with the project."""
-    files = resources.files(SUITES).iterdir()
-    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+    return toml_files.names(SUITES)
 
 
 def tasks() -> list[str]:
@@ -79,22 +78,12 @@ def tasks() -> list[str]:
 
 
 def load(name: str) -> Suite:
-    """The suite of that name, or in that ``.toml`` file. InputError if there is none or it is malformed."""
-    if not name.endswith(".toml") and name not in names():
-        raise InputError(f"unknown suite '{name}': there are {', '.join(names())}, or a .toml file")
-    there = Path(name) if name.endswith(".toml") else resources.files(SUITES).joinpath(f"{name}.toml")
-    try:
-        fields = tomllib.loads(there.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read the suite {name}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"malformed suite {name}: {error}") from error
+    """The suite of that name, or in that ``.toml`` file. InputError if there is none or it is malformed.
+
+    It may start from another one (``toml_files.layered``), whose tasks it replaces by name.
+    """
+    fields = toml_files.layered(name, SUITES, "suite", "tasks")
     try:
         return Suite.model_validate(fields | {"name": Path(name).stem})
     except ValidationError as error:
-        raise InputError(f"malformed suite {name}: {_why(error)}") from error
-
-
-def _why(error: ValidationError) -> str:
-    found = ((".".join(map(str, one["loc"])) or "suite", one["msg"].removeprefix("Value error, ")) for one in error.errors())
-    return "; ".join(f"{where}: {said}" for where, said in found)
+        raise InputError(f"malformed suite {name}: {toml_files.why(error, 'suite')}") from error

@@ -54,7 +54,7 @@ class Run:
         return arm.record(self._asked(name), self.out)
 
     def all(self) -> int:
-        """``_all``, while no other process writes to the run's folder."""
+        """Records what is not recorded yet, then compares, while no other process writes to the run's folder."""
         with folder.alone(self.there):
             return self._all()
 
@@ -91,7 +91,7 @@ class Run:
     def check(self) -> None:
         """InputError, before an engine is started, where data or arguments are not what they should be."""
         arms, served = self.suite.arm_set(), any(self.urls.values())
-        if not (arms.stand_in or served or all(self._ended(name) for name in ARMS)):
+        if not (arms.stand_in or served):
             raise InputError(f"{arms.name} is not the stand-in: name its servers with --default-url and --specialized-url")
         plantable(self.begun.plant, arms, "specialized", self.urls["specialized"])
         planned(self.suite, self.begun.keyword, self._data())
@@ -111,13 +111,13 @@ class Run:
         )
 
     def _command(self, name: Name) -> list[str]:
-        return [*COMMAND, "--resume", str(self.there), "--arm", name, *self._options(self.urls)]
+        return [*COMMAND, "--resume", str(self.there), "--arm", name, *self._options()]
 
     def _again(self, *more: str) -> str:
-        return shlex.join(["python", "-m", "validate", "evals", "--resume", str(self.there), *more, *self._options(self.urls)])
+        return shlex.join(["python", "-m", "validate", "evals", "--resume", str(self.there), *more, *self._options()])
 
-    def _options(self, urls: Urls) -> list[str]:
-        of = {"--default-url": urls["default"], "--specialized-url": urls["specialized"]}
+    def _options(self) -> list[str]:
+        of = {"--default-url": self.urls["default"], "--specialized-url": self.urls["specialized"]}
         return [word for option, given in of.items() for url in given for word in (option, url)]
 
     def _data(self) -> Path | None:

@@ -69,7 +69,7 @@ def test_a_base_is_overlaid(tmp_path: Path) -> None:
             "no scene before it has that name",
         ),
         ("lengths = [1]", 'lengths = [1]\n[[scenes]]\nname = "some"\nkind = "alone"\nlengths = [2]', "two are named some"),
-        ("[engine]", "[engine", "malformed arm file"),
+        ("[engine]", "[engine", "malformed arm set"),
     ],
 )
 def test_what_is_wrong_is_one_line(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -80,8 +80,11 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, old: str, new: str, said: str
     assert "\n" not in str(raised.value)
 
 
-def test_nothing_is_forced_with_speculation() -> None:
-    forced = {"kind": "forced", "name": "f", "of": ["one"]}
+@pytest.mark.parametrize(
+    "forced",
+    [{"kind": "forced", "name": "f", "of": ["one"]}, {"kind": "dictated", "name": "f", "requests": 1, "length": 4}],
+)
+def test_nothing_is_forced_with_speculation(forced: dict[str, object]) -> None:
     one = {"kind": "alone", "name": "one", "lengths": [1]}
     engine = arm_set().engine | {"speculative_config": {"method": "dspark"}}
     with pytest.raises(ValueError, match="forces no tokens with speculative decoding"):

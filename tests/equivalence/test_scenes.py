@@ -100,13 +100,13 @@ def test_forced_requests_decode_what_was_decoded() -> None:
         with_tokens(forced, {})
 
 
-def test_dictated_requests_decode_all_of_a_text_but_its_start() -> None:
-    arms = arm_set({"kind": "dictated", "name": "s", "requests": 3, "length": 20, "prompt": 4})
+def test_dictated_requests_decode_all_of_a_text_but_its_first_token() -> None:
+    arms = arm_set({"kind": "dictated", "name": "s", "requests": 3, "length": 20})
     (scene,) = build(arms.scenes, FACTS, seeded(0, (3, 90)))
     assert (scene.forced, scene.decode_only, scene.of) == (True, True, None)
     texts = [request.prompt + request.forced for request in scene.requests]
     assert texts == [seeded(0, (3, 90))(f"s/{n}", 20) for n in range(3)]
-    assert {(len(r.prompt), r.tokens, r.kind, r.ignore_eos) for r in scene.requests} == {(4, 16, "forced", True)}
+    assert {(len(r.prompt), r.tokens, r.kind, r.ignore_eos) for r in scene.requests} == {(1, 19, "forced", True)}
 
 
 def submitted(scene: Scene, *, one_by_one: bool) -> list[list[str]]:

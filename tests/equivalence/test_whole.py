@@ -167,6 +167,9 @@ def test_of_a_stand_in_that_rounds_the_float32_arm_is_recorded_too(stage: Stage)
     assert [name for name, *_ in stage.calls()] == ["specialized"]
     (compared,) = golden.there.glob("*-compare/comparison.json")
     assert json.loads(compared.read_text())["folders"][3] == "golden/transcripts/float32"
+    shutil.rmtree(whole.GOLDEN / "float32")
+    with pytest.raises(InputError, match="golden/transcripts holds no arm float32"):
+        stage.begin(golden=True)
     (float32,) = run.there.glob("*-toy-float32")
     arm_folder.write_manifest(float32, arm_folder.manifest(float32).model_copy(update={"model": "another"}))
     with pytest.raises(InputError, match="its default arms are of different engines: model: "):

@@ -1,11 +1,12 @@
 """The float32 arm: where batches change nothing, the default path's own error says what the specialized one may show."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from tests.equivalence.faults import FAULTS
-from tests.equivalence.toy import Arms, Plan, quiet_arms
+from tests.equivalence.toy import Arms, Plan, quiet_arms, steps
 from tests.equivalence.toy import arm as toy_arm
 from validate.equivalence.compare.comparison import Comparison, compare
 from validate.records.arm_folder import Arm
@@ -86,21 +87,50 @@ def no_number(arm: Arm) -> Arm:
     return replace(arm, transcripts=(first.model_copy(update={"logprobs": (float("nan"), *first.logprobs[1:])}), *others))
 
 
-BAD = {
-    "missing in float32": lacking,
-    "float32 was asked something else, or was not forced to the end": forced_otherwise,
-    "is no measure of noise": no_number,
-    "float32: the recording has no end": lambda arm: changed(arm, end=None),
-    "rounds_to: float32 has bfloat16, not float32": lambda arm: changed(arm, rounds_to="bfloat16"),
-    "model: default has 0000000000000000, float32 has another": lambda arm: changed(arm, model="another"),
-}
+def asked_otherwise(arm: Arm) -> Arm:
+    first, *others = arm.transcripts
+    return replace(arm, transcripts=(first.model_copy(update={"prompt": (*first.prompt, 1)}), *others))
 
 
-@pytest.mark.parametrize("said", BAD)
-def test_a_float32_arm_of_something_else_is_invalid(said: str) -> None:
+def cut_off(arm: Arm) -> Arm:
+    first, *others = arm.transcripts
+    return replace(arm, transcripts=(first.model_copy(update={"top": first.top[:-1]}), *others))
+
+
+def no_number_of_another_token(arm: Arm) -> Arm:
+    first, *others = arm.transcripts
+    best = first.top[0].model_copy(update={"logprobs": (*first.top[0].logprobs[:-1], float("nan"))})
+    return replace(arm, transcripts=(first.model_copy(update={"top": (best, *first.top[1:])}), *others))
+
+
+def of_the_specialized_path(arm: Arm) -> Arm:
+    return replace(arm, steps=steps(PLAN, specialized=True))
+
+
+BAD = [
+    ("missing in float32", lacking),
+    ("float32 was asked something else, or was not forced to the end", forced_otherwise),
+    ("float32 was asked something else", asked_otherwise),
+    ("float32: 32 tokens, 32 logprobs, 31 best tokens", cut_off),
+    ("is no measure of noise", no_number),
+    ("is no measure of noise", no_number_of_another_token),
+    ("float32: 97 steps ran specialized", of_the_specialized_path),
+    ("float32: the recording has no end", lambda arm: changed(arm, end=None)),
+    ("rounds_to: float32 has bfloat16, not float32", lambda arm: changed(arm, rounds_to="bfloat16")),
+    ("model: default has 0000000000000000, float32 has another", lambda arm: changed(arm, model="another")),
+    ("environment.X: default has None, float32 has 1", lambda arm: changed(arm, environment={"X": "1"})),
+    (
+        "decode_backend: default has auto, float32 has latency_specialized",
+        lambda arm: changed(arm, decode_backend="latency_specialized"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("said", "change"), BAD)
+def test_a_float32_arm_of_something_else_is_invalid(said: str, change: Callable[[Arm], Arm]) -> None:
     arms = quiet_arms(1.0, plan=PLAN)
     assert arms.float32 is not None
-    comparison = compare(replace(arms, float32=BAD[said](arms.float32)))
+    comparison = compare(replace(arms, float32=change(arms.float32)))
     assert Verdict.INVALID in {check.verdict for check in comparison.checks}
     assert any(said in finding.text for finding in comparison.findings), comparison.findings
 

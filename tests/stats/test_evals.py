@@ -105,3 +105,15 @@ def test_scores_that_are_no_pairs_are_refused(shapes) -> None:
 @pytest.mark.parametrize(("default_only", "specialized_only", "p"), [(5, 0, 0.031), (7, 1, 0.035), (20, 10, 0.049), (0, 0, 1.0)])
 def test_mcnemar(default_only: int, specialized_only: int, p: float) -> None:
     assert mcnemar(default_only, specialized_only) == pytest.approx(p, abs=5e-4)
+
+
+def test_items_count_alike_however_many_pairs_they_have() -> None:
+    """Differences 1, -1/2 and 0, of one, two and three pairs; the fourth item has none."""
+    none = np.nan
+    default = np.array([[0.0, none, 1.0], [1.0, 1.0, none], [1.0, 0.0, 1.0], [none, 1.0, none]])
+    specialized = np.array([[1.0, 0.0, none], [1.0, 0.0, none], [1.0, 0.0, 1.0], [1.0, none, 0.0]])
+    found = difference(default, specialized)
+    assert (found.clusters, found.repeats) == (3, 2)
+    assert found.value == pytest.approx(0.5 / 3)
+    squares = (1 - 0.5 / 3) ** 2 + (0.5 + 0.5 / 3) ** 2 + (0.5 / 3) ** 2
+    assert found.error == pytest.approx(((squares + 2 / 2**2) / 2 / 3) ** 0.5)

@@ -54,6 +54,11 @@ def test_a_lower_arm_has_a_smaller_p(differences: np.ndarray) -> None:
     assert 0 < flips.lower(differences) <= 1
 
 
+def test_a_p_is_never_zero() -> None:
+    assert flips.lower(-np.ones(60)) == 1 / (flips.DRAWS + 1)
+    assert flips.lower(np.ones(60)) == 1.0
+
+
 @pytest.mark.parametrize("setting", SETTINGS[:3], ids=lambda setting: setting.name)
 def test_flipped_signs_hold_their_rate(setting: Setting) -> None:
     draws, low = np.random.default_rng(1), 0

@@ -6,13 +6,12 @@ engine once more, its requests in another order and among other neighbours (``or
 Where tokens are forced, it decodes those of the default arm and nothing else.
 """
 
-import tomllib
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from validate import toml_files
 from validate.equivalence.prompts import Prompts, practice, seeded
 from validate.equivalence.scenes import SceneSet
 from validate.errors import InputError
@@ -22,6 +21,7 @@ Name = Literal["default", "default-again", "specialized", "float32"]
 NAMES: tuple[Name, ...] = ("default", "default-again", "specialized", "float32")
 BACKENDS: dict[Name, str] = {"default": "auto", "default-again": "auto", "specialized": SPECIALIZED, "float32": "auto"}
 BACKEND = "decode_backend"
+FORCING = ("dictated", "forced")  # kinds of scenes that decode tokens which are given
 PLANTED = "planted"  # of a fault of the stand-in (validate/faults/engine)
 ARMS = "validate.equivalence.arms"
 Dtype = Literal["bfloat16", "float16", "float32"]
@@ -100,7 +100,7 @@ class ArmSet(BaseModel):
             for wanted in getattr(scene, "of", ()):
                 if wanted not in names[: names.index(scene.name)]:
                     raise ValueError(f"scenes: {scene.name} forces the tokens of {wanted}, and no scene before it has that name")
-            if getattr(scene, "of", ()) and self.engine.get("speculative_config"):
+            if scene.kind in FORCING and self.engine.get("speculative_config"):
                 raise ValueError(f"scenes: {scene.name}: vLLM forces no tokens with speculative decoding")
             if getattr(scene, "strings", ()) and self.engine.get("skip_tokenizer_init"):
                 raise ValueError(f"scenes: {scene.name}: stop strings need a tokenizer, and engine.skip_tokenizer_init is set")
@@ -127,7 +127,7 @@ class ArmSet(BaseModel):
     @property
     def forced(self) -> bool:
         """Whether any scene decodes tokens that are given."""
-        return any(scene.kind in ("dictated", "forced") for scene in self.scenes)
+        return any(scene.kind in FORCING for scene in self.scenes)
 
     @property
     def defaults(self) -> tuple[Name, ...]:
@@ -138,49 +138,16 @@ class ArmSet(BaseModel):
 
 def names() -> list[str]:
     """The arm sets that come with the suite."""
-    files = resources.files(ARMS).iterdir()
-    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+    return toml_files.names(ARMS)
 
 
 def load(name: str) -> ArmSet:
     """The arm set of that name, or in that ``.toml`` file. InputError if there is none or it is malformed.
 
-    ``base = "other"`` starts from another file: tables are merged, scenes of the same name and other values replaced, and the
-    scenes named in ``without`` left out.
+    It may start from another one (``toml_files.layered``), whose scenes it replaces by name.
     """
-    fields = _fields(name, ())
+    fields = toml_files.layered(name, ARMS, "arm set", "scenes")
     try:
         return ArmSet.model_validate(fields | {"name": Path(name).stem})
     except ValidationError as error:
-        wrong = "; ".join(f"{_where(e['loc'])}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors())
-        raise InputError(f"malformed arm file {name}: {wrong}") from error
-
-
-def _fields(name: str, above: tuple[str, ...]) -> dict[str, Any]:
-    if name in above:
-        raise InputError(f"malformed arm file {above[0]}: base: {' -> '.join((*above, name))} goes round in circles")
-    there = Path(name) if name.endswith(".toml") else resources.files(ARMS).joinpath(f"{name}.toml")
-    if not name.endswith(".toml") and name not in names():
-        raise InputError(f"unknown arm set '{name}': there are {', '.join(names())}, or a .toml file")
-    try:
-        fields = tomllib.loads(there.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read the arm file {name}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"malformed arm file {name}: {error}") from error
-    base, without = fields.pop("base", None), fields.pop("without", [])
-    if base is None:
-        return fields
-    beside = str(Path(name).parent / base) if name.endswith(".toml") and str(base).endswith(".toml") else str(base)
-    below = _fields(beside, (*above, name))
-    scenes = {str(scene.get("name")): scene for scene in (*below.get("scenes", ()), *fields.get("scenes", ()))}
-    return _merged(below, fields) | {"scenes": [scene for one, scene in scenes.items() if one not in without]}
-
-
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    both = {key for key in above if isinstance(above[key], dict) and isinstance(below.get(key), dict)}
-    return below | above | {key: _merged(below[key], above[key]) for key in both}
-
-
-def _where(place: tuple[int | str, ...]) -> str:
-    return ".".join(map(str, place)) or "arm set"
+        raise InputError(f"malformed arm set {name}: {toml_files.why(error, 'arm set')}") from error

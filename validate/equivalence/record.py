@@ -259,7 +259,7 @@ def _recording(asked: Asked, facts: Facts, engine: Engine, earlier: arm_folder.A
         there = folder.create(asked.output, f"{arms.name}-{asked.name}")
         arm_folder.write_manifest(there, manifest)
         return _begun(there, asked, prompts, scenes, (), None)
-    for field in ("plan", "engine", "model", "decode_backend", "planted", "source"):
+    for field in ("plan", "engine", "model", "decode_backend", "planted", "source", "environment", "versions"):
         old, new = getattr(earlier.manifest, field), getattr(manifest, field)
         if old != new:
             raise InputError(f"cannot resume {earlier.folder}: its {field} is {old}, and now it is {new}")

@@ -249,7 +249,7 @@ class StepTimes(_Set):
 
 
 class Dictated(BaseModel):
-    """Requests that must decode a given text, all but its first ``prompt`` tokens, together.
+    """Requests that must decode a given text of ``length`` tokens, all but its first, together.
 
     So decode, and not prefill, writes the cache of conversations that are long, and whose answers repeat what stands far before
     them. The tokens that a request decodes of its own accord are too few for that.
@@ -261,15 +261,13 @@ class Dictated(BaseModel):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
     requests: Count
     length: Annotated[int, Field(ge=2)]
-    prompt: Count = 1
 
     def build(self, facts: Facts, prompts: Prompts) -> Iterator[Scene]:
         """One scene."""
         made = []
         for n in range(self.requests):
             text = prompts(f"{self.name}/{n}", self.length)
-            given, dictated = text[: self.prompt], text[self.prompt :]
-            made.append(Request(f"{n}", given, len(dictated), kind="forced", forced=dictated))
+            made.append(Request(f"{n}", text[:1], len(text) - 1, kind="forced", forced=text[1:]))
         yield Scene(self.name, tuple(made), decode_only=True)
 
 

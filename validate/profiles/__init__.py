@@ -1,12 +1,11 @@
 """What is validated on which machine: one TOML file a profile."""
 
-import tomllib
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from validate import toml_files
 from validate.errors import InputError
 
 # The specialized path serves 1 to 64 rows, and verify steps of 2 to 8 (vLLM 0.33.0, specialized_decode/runtime).
@@ -39,21 +38,12 @@ class Profile(BaseModel):
 
 def names() -> list[str]:
     """The profiles that exist."""
-    return sorted(f.name.removesuffix(".toml") for f in resources.files(__name__).iterdir() if f.name.endswith(".toml"))
+    return toml_files.names(__name__)
 
 
 def load(name: str) -> Profile:
     """The profile of that name, or in that ``.toml`` file. InputError if there is none or it is malformed."""
-    where = Path(name) if name.endswith(".toml") else resources.files(__name__).joinpath(f"{name}.toml")
-    if not name.endswith(".toml") and name not in names():
-        raise InputError(f"unknown profile '{name}': the profiles are {', '.join(names())}, or a .toml file")
     try:
-        fields = tomllib.loads(where.read_text(encoding="utf-8"))
-        return Profile.model_validate(fields | {"name": Path(name).stem})
-    except OSError as error:
-        raise InputError(f"cannot read the profile {name}: {error.strerror}") from error
+        return Profile.model_validate(toml_files.read(name, __name__, "profile") | {"name": Path(name).stem})
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'profile'}: {e['msg']}" for e in error.errors())
-        raise InputError(f"malformed profile {name}: {wrong}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"malformed profile {name}: {error}") from error
+        raise InputError(f"malformed profile {name}: {toml_files.why(error, 'profile')}") from error

@@ -1,13 +1,13 @@
 """Evidence that one arm loses more than a margin, which may be looked at after every whole repeat.
 
-The verdict's null is that the mean of (specialized - default) over the items is -margin or more. A stake ``s`` is bet against it
-on every pair: the evidence is the product of 1 - s (x + margin) over the pairs' differences x from -1 to 1, with 0 < s <
-1 / (1 + margin), so that no factor is negative. Over one whole repeat of all items, whose answers are drawn independently, its
-expectation is the product of 1 - s (mu_i + margin), at most exp(-s sum(mu_i + margin)), and that is at most 1 where the items'
-mean of mu_i is -margin or more: however the loss lies over the items. So it is an e-process at the ends of repeats, and so are
-the mean over stakes that are fixed beforehand and the mean over tasks that are asked independently. (A task that was not looked
-at yet counts 1.) Ville's inequality: it ever reaches 1 / alpha with probability alpha at most. I. Waudby-Smith and A. Ramdas,
-"Estimating means of bounded random variables by betting", Journal of the Royal Statistical Society B 86 (2024).
+The null is what a FAIL refutes: the mean of (specialized - default) over the items is -margin or more. A stake ``s`` is bet
+against it on every pair: the evidence is the product of 1 - s (x + margin) over the pairs' differences x from -1 to 1, with 0 <
+s < 1 / (1 + margin), so that no factor is negative. Over one whole repeat of all items, whose answers are drawn independently,
+its expectation is the product of 1 - s (mu_i + margin), at most exp(-s sum(mu_i + margin)), and that is at most 1 where the
+items' mean of mu_i is -margin or more: however the loss lies over the items. So it is an e-process at the ends of repeats, and
+so are the mean over stakes that are fixed beforehand and the mean over tasks that are asked independently. (A task that was not
+looked at yet counts 1.) Ville's inequality: it ever reaches 1 / alpha with probability alpha at most. I. Waudby-Smith and A.
+Ramdas, "Estimating means of bounded random variables by betting", Journal of the Royal Statistical Society B 86 (2024).
 
 A test of "no loss at all" on discordant pairs would stop runs that the verdict passes, given enough repeats; and it holds only
 where both arms share each item's distribution.

@@ -10,8 +10,9 @@ DRAWS = 10_000
 
 
 def lower(differences: Array, seed: int = 0) -> float:
-    """The one-sided p-value of "no item's difference [items], from -1 to 1, is more likely negative than positive".
+    """The one-sided p-value of "an item's difference [items], from -1 to 1, is of no size more likely negative than positive".
 
+    So it is where both arms answer an item alike; a mean of 0 is not enough, as few large losses may hide in many small gains.
     The sum of the differences against its distribution where each has either sign alike; with one repeat of scores 0 or 1 this is
     McNemar's test but for the draws. The added one: B. Phipson and G. K. Smyth, "Permutation p-values should never be zero",
     Statistical Applications in Genetics and Molecular Biology 9 (2010).

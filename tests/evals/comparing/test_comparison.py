@@ -96,6 +96,35 @@ def test_a_real_loss_within_the_margin_is_an_alarm_and_no_failure(arms: Path) ->
     assert [alarm.split(" is lower")[0] for alarm in found.alarms] == ["hard: exact"]
 
 
+@pytest.mark.parametrize(("lost", "alarms"), [(4, 0), (5, 1)])
+def test_a_loss_that_chance_makes_once_in_twenty_runs_is_an_alarm(tmp_path: Path, lost: int, alarms: int) -> None:
+    """McNemar's test of 4 pairs that all part one way: 1 / 16; of 5: 1 / 32."""
+    right = np.ones((ITEMS, 1))
+    less = np.where(np.arange(ITEMS)[:, None] < lost, 0.0, right)
+    write(tmp_path / "default", "default", Task("hard", right, margin=0.3))
+    write(tmp_path / "specialized", "specialized", Task("hard", less, margin=0.3))
+    found = compare(tmp_path / "default", None, tmp_path / "specialized")
+    assert (found.verdict, len(found.alarms)) == (Verdict.PASS, alarms)
+    assert found.tasks[0].p == 0.5**lost
+    right, less = (Task("other", scores, margin=0.3) for scores in (right, less))
+    write(tmp_path / "two", "default", Task("hard", right.scores, margin=0.3), right)
+    write(tmp_path / "both", "specialized", Task("hard", less.scores, margin=0.3), less)
+    assert compare(tmp_path / "two", None, tmp_path / "both").alarms == ()  # twice that, each as one of two
+
+
+@pytest.mark.parametrize("kinds", [1, 3])
+def test_alarms_of_endings_are_of_all_endings_and_lengths_together(tmp_path: Path, kinds: int) -> None:
+    """Six of each kind against none: 1 / 64, twice that beside the lengths, four times as one of three kinds."""
+    wrong = Task("hard", np.zeros((ITEMS, 1)), margin=0.5)
+    outcomes = (Outcome.TRUNCATED, Outcome.UNPARSED, Outcome.EMPTY)[:kinds]
+    ends = {(6 * place + n, 0): ended(outcome) for place, outcome in enumerate(outcomes) for n in range(6)}
+    write(tmp_path / "default", "default", wrong)
+    write(tmp_path / "specialized", "specialized", Task("hard", wrong.scores, margin=0.5, changed=ends))
+    found = compare(tmp_path / "default", None, tmp_path / "specialized")
+    assert [end.adjusted for end in found.ends if end.p is not None] == [(1 + kinds) / 64] * kinds
+    assert len(found.alarms) == (1 if kinds == 1 else 0)
+
+
 @pytest.mark.parametrize("outcome", [Outcome.TRUNCATED, Outcome.REPEATED, Outcome.UNPARSED, Outcome.EMPTY, Outcome.NO_ANSWER])
 def test_endings_that_cost_no_score_are_found(arms: Path, outcome: Outcome) -> None:
     """They take the place of wrong answers: the scores are those of the sound arm."""
@@ -106,6 +135,10 @@ def test_endings_that_cost_no_score_are_found(arms: Path, outcome: Outcome) -> N
     assert found.verdict is Verdict.PASS
     assert len(found.alarms) == 1
     assert found.alarms[0].startswith(f"hard: {outcome} 12 of 800 against 0")
+    (growth,) = [end for end in found.ends if end.specialized]
+    assert growth.low is not None
+    assert growth.high is not None
+    assert 0.0 < growth.low < 12 / 800 < growth.high
     many = {at: ended(outcome) for at in wrong[:70]}
     found = specialized(arms, Task("hard", scores, margin=0.04, changed=many), tasks(3)[1])
     assert found.verdict is Verdict.FAIL
@@ -128,6 +161,9 @@ def test_errors_are_left_out_and_few(arms: Path) -> None:
     assert found.verdict is Verdict.PASS
     assert (found.tasks[0].pairs, found.tasks[0].asked, found.tasks[0].lost) == (799, 800, 1 / 800)
     assert "hard: 0 in default, 1 in the other" in found.checks[3].detail
+    most = {(item, 0): one[0, 0] for item in range(8)}
+    found = specialized(arms, Task("hard", drawn(3), margin=0.04, changed=most), tasks(3)[1])
+    assert found.checks[3].verdict is Verdict.PASS
     many = {(item, 0): one[0, 0] for item in range(9)}
     found = specialized(arms, Task("hard", drawn(3), margin=0.04, changed=many), tasks(3)[1])
     assert (found.verdict, found.exit_code) == (Verdict.INVALID, 3)
@@ -155,10 +191,12 @@ def test_errors_that_may_hide_a_loss_leave_a_pass_undecided(tmp_path: Path) -> N
     write(tmp_path / "default", "default", Task("easy", right, margin=0.005))
     write(tmp_path / "sound", "specialized", Task("easy", right, margin=0.005))
     write(tmp_path / "errors", "specialized", Task("easy", right, margin=0.005, changed=lacking))
+    write(tmp_path / "too", "default", Task("easy", right, margin=0.005, changed=lacking))
     assert compare(tmp_path / "default", None, tmp_path / "sound").verdict is Verdict.PASS
     found = compare(tmp_path / "default", None, tmp_path / "errors")
     assert found.verdict is Verdict.INCONCLUSIVE
     assert "errors of the specialized arm alone, 0.50% of the pairs, might hide a loss" in texts(found)
+    assert compare(tmp_path / "too", None, tmp_path / "errors").verdict is Verdict.PASS  # what failed in both arms hides nothing
 
 
 def test_an_error_that_was_asked_again_is_none(arms: Path) -> None:
@@ -171,10 +209,11 @@ def test_an_error_that_was_asked_again_is_none(arms: Path) -> None:
     assert found.tasks[0].pairs == 800
 
 
-def test_a_default_path_that_differs_from_itself_proves_nothing(arms: Path) -> None:
-    shutil.rmtree(arms / "default-again")
+@pytest.mark.parametrize("name", ["default", "default-again"])
+def test_a_default_path_that_differs_from_itself_proves_nothing(arms: Path, name: str) -> None:
+    shutil.rmtree(arms / name)
     lost = drawn(2) * (np.random.default_rng(0).random((ITEMS, REPEATS)) > 0.12)
-    write(arms / "default-again", "default-again", Task("hard", lost, margin=0.04), tasks(2)[1])
+    write(arms / name, name, Task("hard", lost, margin=0.04), tasks(2)[1])
     found = compared(arms)
     assert found.verdict is Verdict.INVALID
     assert "hard: the default path differs from itself by" in texts(found)
@@ -193,6 +232,11 @@ def test_a_run_that_was_stopped_fails_on_its_evidence(arms: Path) -> None:
     assert found.verdict is Verdict.FAIL
     assert "specialized lacks responses, and fails without them: e-value" in texts(found)
     assert [one.repeats for one in found.evidence] == [4, 0]
+    folder.append(arms / "specialized", [kept[0].model_copy(update={"repeat": 8})])
+    remade("default", end=None)(arms)
+    said = texts(compared(arms))
+    assert "default: the run has no end" in said  # what else is wrong is not hidden
+    assert "specialized: a repeat beyond the 8 that were planned" in said
     (arms / "specialized" / folder.RESPONSES).unlink()
     folder.append(arms / "specialized", [one for one in tasks(3)[0].answers() if one.repeat < 4])
     found = compared(arms)
@@ -254,6 +298,10 @@ FAULTS = {
     "other sampling": (remade("specialized", tasks=plans(generation={"temperature": 0.0})), "tasks.hard.generation.temperature"),
     "a task less": (remade("specialized", tasks=plans()[:1]), "tasks: default has ['hard', 'easy']"),
     "more requests at once": (remade("default-again", concurrency=9), "concurrency: default has 8, default-again has 9"),
+    "another machine": (
+        remade("specialized", machine=manifest("").machine.model_copy(update={"cpu": "other"})),
+        "machine.cpu: default has by hand, specialized has other",
+    ),
     "a server on one side": (remade("specialized", served=("http://host",)), "served: default has none"),
     "no specialized path": (remade("specialized", decode_backend="auto"), "decode_backend: specialized has auto"),
     "both specialized": (remade("default", decode_backend="latency_specialized"), "default has latency_specialized, too"),

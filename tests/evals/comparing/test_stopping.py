@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from evals.comparing import stopping
+from evals.comparing.reading import Items, read
 from evals.comparing.stopping import Evidence, evidence, stops, together
 from evals.grading.response import Outcome
 from evals.records import folder
@@ -17,6 +18,11 @@ from validate.stats import betting
 TRIALS = 40
 
 
+def looked(default: Path, specialized: Path) -> list[Evidence]:
+    items: dict[str, Items] = {}
+    return evidence(*(read(path, folder.manifest(default), items) for path in (default, specialized)))
+
+
 def test_whole_repeats_alone_are_looked_at(tmp_path: Path) -> None:
     tasks = Task("aime25", np.ones((30, 8))), Task("gsm8k", np.ones((40, 1)))
     default = write(tmp_path / "default", "default", *tasks)
@@ -25,7 +31,7 @@ def test_whole_repeats_alone_are_looked_at(tmp_path: Path) -> None:
     folder.write_manifest(partial, manifest("specialized", *tasks, end=None))
     wrong = Task("aime25", np.zeros((30, 8)), changed={(0, 0): ended(Outcome.ERROR)}).answers()
     folder.append(partial, wrong[: 30 * 2 + 29])
-    found = evidence(default, partial)
+    found = looked(default, partial)
     assert [(one.task, one.repeats, one.planned) for one in found] == [("aime25", 2, 8), ("gsm8k", 0, 1)]
     zeros = np.zeros((30, 2))
     zeros[0, 0] = np.nan  # an error bets nothing
@@ -33,7 +39,7 @@ def test_whole_repeats_alone_are_looked_at(tmp_path: Path) -> None:
     assert found[1].value == pytest.approx(1.0)
     assert stops(found)
     folder.append(partial, wrong[30 * 2 + 29 : 30 * 3])
-    assert evidence(default, partial)[0].repeats == 3
+    assert looked(default, partial)[0].repeats == 3
     assert "of 20 to stop for failure: aime25" in stopping.says(found)
 
 

@@ -45,6 +45,7 @@ def test_the_protocol_of_a_release() -> None:
         ('name = "gsm8k"', 'name = "mmlu"', "there is no task mmlu; there are aime25, "),
         ('arms = "cpu-bf16"', 'arms = "cpu-bf16"\nlimit = 3', "limit: Extra inputs are not permitted"),
         ("[[tasks]]", "[[tasks]", "malformed suite"),
+        ("[[tasks]]", 'base = "none"\n[[tasks]]', "unknown suite 'none'"),
     ],
 )
 def test_what_is_wrong_is_one_line(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -54,6 +55,20 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, old: str, new: str, said: str
         suite.load(str(file))
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_base_is_overlaid(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(PLAIN + '[[tasks]]\nname = "aime25"\nrepeats = 4\nmargin = 0.1\n[engine]\nseed = 1\n')
+    file = tmp_path / "other.toml"
+    task = '[[tasks]]\nname = "gsm8k"\nrepeats = 7\nmargin = 0.01\n'
+    file.write_text(f'base = "mine.toml"\nwithout = ["aime25"]\nconcurrency = 8\n[engine]\nmax_num_seqs = 8\n{task}')
+    made = suite.load(str(file))
+    assert (made.name, made.description, made.arms, made.concurrency) == ("other", "some", "cpu-bf16", 8)
+    assert made.engine == {"seed": 1, "max_num_seqs": 8}
+    assert [(task.name, task.repeats) for task in made.tasks] == [("gsm8k", 7)]
+    file.write_text('base = "none.toml"')
+    with pytest.raises(InputError, match=r"cannot read the suite .*none.toml: No such file"):
+        suite.load(str(file))
 
 
 def test_a_task_twice_an_unknown_suite_and_engine_arguments_that_are_the_project_s(tmp_path: Path) -> None:
@@ -66,6 +81,14 @@ def test_a_task_twice_an_unknown_suite_and_engine_arguments_that_are_the_project
     file.write_text(PLAIN + '[engine]\nmodel = "other"\n')
     with pytest.raises(InputError, match=r"malformed suite mine: .*engine.model: the suite sets it itself"):
         suite.load(str(file)).arm_set()
+
+
+def test_the_suite_s_engine_arguments_take_the_place_of_the_arm_set_s(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(PLAIN + "[engine]\nmax_num_batched_tokens = 4096\n")
+    engine = suite.load(str(file)).arm_set().engine
+    assert engine["max_num_batched_tokens"] == 4096
+    assert engine["max_num_seqs"] == 72
 
 
 def test_servers_are_started_with_the_suite_s_own_arguments(tool: Tool) -> None:

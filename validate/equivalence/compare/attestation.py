@@ -30,7 +30,7 @@ def attested(arms: Arms) -> Check:
     """
     manifest = arms.specialized.manifest
     findings = [*of_specialized(manifest.name, arms.specialized.steps, manifest.decode_only, manifest.minimum)]
-    for arm in (arms.default, arms.again):
+    for arm in (arms.default, arms.again, *((arms.float32,) if arms.float32 else ())):
         findings += of_default(arm.manifest.name, arm.steps)
     for arm in arms:
         findings += sound(arm.manifest.name, arm.steps, arm.manifest.environment)

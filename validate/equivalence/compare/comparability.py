@@ -13,9 +13,9 @@ from validate.verdict import Verdict
 # What may differ; a planted arm is named as such in every report. Servers have their own addresses: whether there is one must
 # agree.
 MAY_DIFFER = {"name", "arm_set", "decode_backend", "start", "end", "planted", "served", "machine"}
-# Against golden records, in which an older vLLM or suite ran on another machine of the kind: what is judged then is all of it.
 # The float32 arm decodes the forced tokens alone, in another dtype, of which more or fewer fit in a cache block.
 IN_FLOAT32 = ("engine.dtype", "engine.block_size", "rounds_to", "scenes", "decode_only", "plan", "planned")
+# Against golden records, in which an older vLLM or suite ran on another machine of the kind: what is judged then is all of it.
 OF_ANOTHER_TIME = {"versions", "source", "commit", "dirty", "machine.system", "machine.cpu", "machine.cores", "machine.gpus"}
 
 
@@ -34,8 +34,11 @@ def same_engine(arms: Arms, golden: bool = False) -> Check:
         found.append(f"decode_backend: {specialized.name} has {specialized.decode_backend}, not {SPECIALIZED}")
     if arms.float32 is not None:
         found += differences(default, arms.float32.manifest, IN_FLOAT32)
-        if arms.float32.manifest.rounds_to != "float32":
-            found.append(f"rounds_to: {arms.float32.manifest.name} has {arms.float32.manifest.rounds_to}, not float32")
+        own = arms.float32.manifest
+        if own.rounds_to != "float32":
+            found.append(f"rounds_to: {own.name} has {own.rounds_to}, not float32")
+        if own.decode_backend != default.decode_backend:
+            found.append(f"decode_backend: {default.name} has {default.decode_backend}, {own.name} has {own.decode_backend}")
     if len({arm.folder.resolve() for arm in arms}) < 3:
         found.append("one folder is given twice: an arm that is compared with itself has no noise")
     names = ", ".join(f"{m.name} ({m.decode_backend})" for m in (default, again, specialized))
@@ -112,7 +115,7 @@ def _in_float32(arm: Arm, pairs: list[Pair]) -> Iterator[Finding]:
             yield at(pair.default, Verdict.INVALID, f"missing in {name}")
         elif pair.noise.prompt != pair.default.prompt or (forced and pair.noise.tokens != pair.default.tokens):
             yield at(pair.default, Verdict.INVALID, f"{name} was asked something else, or was not forced to the end")
-        elif not all(map(math.isfinite, pair.noise.logprobs)):
+        elif not all(map(math.isfinite, (*pair.noise.logprobs, *(v for top in pair.noise.top for v in top.logprobs)))):
             yield at(pair.default, Verdict.INVALID, f"{name} has a logprob that is no number: it is no measure of noise")
 
 
