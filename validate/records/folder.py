@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from validate.errors import InputError
 from validate.records.model import SCHEMA_VERSION, Line, Manifest
 
-MANIFEST, MEASUREMENTS = "manifest.json", "measurements.jsonl"
+MANIFEST, MEASUREMENTS, LOCK = "manifest.json", "measurements.jsonl", ".lock"
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
@@ -42,16 +42,20 @@ def create(parent: Path, profile: str) -> Path:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """No other process writes to the folder meanwhile. InputError if one does; the system lets go when a process ends."""
-    handle = os.open(folder, os.O_RDONLY)
+    """No other process writes to the folder meanwhile. InputError if one does; the system lets go when a process ends.
+
+    A file is locked, not the folder: NFS locks nothing that is open for reading only.
+    """
     try:
+        file = (folder / LOCK).open("a")
+    except OSError as error:
+        raise unwritable(folder / LOCK, error) from error
+    with file:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(f"another process writes to {folder}: wait until it ends, or stop it") from None
         yield
-    finally:
-        os.close(handle)
 
 
 def write(folder: Path, name: str, content: str) -> None:

@@ -12,7 +12,7 @@ from tests.evals.comparing.arms import Task
 def arm(tokens: np.ndarray) -> Responses:
     shape = tokens.shape
     outcomes = np.full(shape, SCORED, np.uint8)
-    return Responses(np.ones(shape, np.float32), outcomes, tokens.astype(np.int32), np.zeros(shape, bool))
+    return Responses(np.ones(shape, np.float32), outcomes, tokens.astype(np.int32), np.zeros(shape, bool), np.zeros(shape, bool))
 
 
 def drawn(seed: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from tests.evals.comparing.test_lengths import arm
 def areas(*lacking: int) -> list[str]:
     bounds = [SHORTEST * 2**n for n in range(1, DOUBLINGS_OPENAI + 1) if SHORTEST * 2**n not in lacking]
     names = [stratum(2, bound, DOUBLINGS_OPENAI) for bound in bounds]
-    items = Items({f"{row}": row for row in range(len(names))}, names)
+    items = Items(np.zeros((len(names), 1), np.int32), {f"{row}": row for row in range(len(names))}, names)
     ones = np.ones((len(names), 1))
     return [one.name for one in strata.compare(Task("some", ones).plan(), items, arm(ones), arm(ones)) if one.kind == "area"]
 
