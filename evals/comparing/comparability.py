@@ -62,13 +62,14 @@ def complete(arms: tuple[Arm, ...]) -> Check:
 def attested(default: Arm, again: Arm | None, specialized: Arm) -> Check:
     """INVALID unless each task's decode steps ran specialized, up to the share that the arm may miss, and no default arm's did.
 
-    By task: one with many steps must not vouch for another. Requests with NaN logits are FAIL.
+    By task: one with many steps must not vouch for another. Requests with NaN logits are FAIL. A task that was not asked, as the
+    run was stopped, has nothing to prove.
     """
     steps, manifest = folder.steps(specialized.folder), specialized.manifest
     if steps is None:
         findings = list(attestation.of_specialized(manifest.name, None, (), manifest.minimum))
     else:
-        findings = [f for task in specialized.tasks for f in _of_task(manifest, task, steps)]
+        findings = [f for task in specialized.tasks if specialized.asked(task) for f in _of_task(manifest, task, steps)]
     for arm in (default, again):
         if arm is not None:
             own = folder.steps(arm.folder)

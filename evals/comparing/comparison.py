@@ -118,7 +118,9 @@ def _compared(paths: list[Path], arms: tuple[Arm, ...], again: Arm | None, items
         tasks = [task.model_copy(update={"verdict": None}) for task in tasks]
         ended = [end.model_copy(update={"verdict": None}) for end in ended]
     by_name = {task.name: task for task in tasks}
-    checks = [*records, *(_scored(plan.name, by_name.get(plan.name)) for plan in plans), _ends(ended, proof)]
+    stopped = records[1].verdict is Verdict.FAIL
+    judged_tasks = [plan for plan in plans if specialized.asked(plan.name) or not stopped]
+    checks = [*records, *(_scored(plan.name, by_name.get(plan.name)) for plan in judged_tasks), _ends(ended, proof)]
     return _comparison(
         paths,
         [arm.manifest for arm in arms],

@@ -58,6 +58,10 @@ class Arm:
     tasks: dict[str, Responses]
     objections: tuple[Finding, ...]
 
+    def asked(self, task: str) -> bool:
+        """Whether there is any response of a task."""
+        return bool((self.tasks[task].outcomes != UNSEEN).any())
+
 
 def read(path: Path, manifest: EvalManifest, items: dict[str, Items]) -> Arm:
     """All responses of an arm; ``items`` by task are those of the arms before, and get those that are new.

@@ -17,6 +17,7 @@ from evals.running.progress import Progress
 from evals.running.recording import Recording
 from evals.running.servers import Servers
 from evals.running.suite import Suite
+from evals.running.watching import Stopped, Watch
 from evals.tasks.window import Fitting
 from validate.equivalence import attestation
 from validate.equivalence.arm import BACKENDS, ArmSet, Name
@@ -47,7 +48,10 @@ SAME = (
 
 @dataclass(frozen=True)
 class Asked:
-    """One arm of a run. ``file``: the suite as it was named; ``there``: the arm's own folder; ``again``: how to go on."""
+    """One arm of a run. ``file``: the suite as it was named; ``there``: the arm's own folder; ``again``: how to go on.
+
+    ``default``: the default arm's folder, beside which the arm is stopped where it has failed already.
+    """
 
     file: str
     suite: Suite
@@ -58,6 +62,7 @@ class Asked:
     keyword: str | None = None
     data: Path | None = None
     plant: str | None = None
+    default: Path | None = None
 
 
 def record(asked: Asked, out: Console, running: Asker | None = None) -> int:
@@ -75,7 +80,12 @@ def record(asked: Asked, out: Console, running: Asker | None = None) -> int:
         manifest = _manifest(asked, arms, tasks, asker)
         records.begin(asked.there)
         with alone(asked.there):
-            return _recorded(asked, _recording(asked, manifest, tasks, out), tasks, asker, arms, out)
+            current = _recording(asked, manifest, tasks, out)
+            if asked.default is not None:
+                current.watch = Watch(asked.default, asked.there)
+                for task, _, repeat in current.scored:
+                    current.watch.seen(task, repeat)
+            return _recorded(asked, current, tasks, asker, arms, out)
     finally:
         if asker is not running:
             asker.close()
@@ -149,8 +159,11 @@ def _recorded(asked: Asked, current: Recording, tasks: list[Planned], asker: Ask
         raise
     except (Lost, InputError) as error:
         raise InputError(f"{error}; {_kept(current)}, go on with: {asked.again}") from error
-    assert results is not None
-    lm_eval_files.write_files(current.there, dict(results), tasks, tracker)
+    except Stopped as stopped:
+        out.print(f"{asked.name} has failed and is not asked further: {stopped}", markup=False, soft_wrap=True)
+    else:
+        assert results is not None
+        lm_eval_files.write_files(current.there, dict(results), tasks, tracker)
     manifest = records.manifest(current.there)
     records.write_manifest(current.there, manifest.model_copy(update={"end": now()}))
     found = objections(asked.name, arms.minimum_specialized, current, manifest.environment.get(NANS, "0") != "0")
@@ -166,9 +179,9 @@ def _recorded(asked: Asked, current: Recording, tasks: list[Planned], asker: Ask
 
 
 def objections(name: Name, minimum: float, current: Recording, counts_nans: bool) -> list[str]:
-    """Why the record proves nothing, a line each; every task needs its own proof."""
+    """Why the record proves nothing, a line each; every task that was asked needs its own proof."""
     found = []
-    for task in current.plans:
+    for task in {task: None for task, *_ in current.scored}:
         of = current.steps.model_copy(update={"by_scene": {task: current.steps.by_scene.get(task, ())}})
         lines = attestation.unproven(name, minimum, of, of.share([task]), "task")
         found += [f"{task}: {line}" for line in lines]

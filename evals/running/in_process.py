@@ -9,6 +9,7 @@ from evals.practice import chat, tokenizer
 from evals.practice.item import Message
 from evals.running.asking import Account, Question, Replied, Reply
 from evals.running.loops import loops
+from evals.running.watching import Stopped
 from validate.equivalence.arm import ArmSet, Name
 from validate.equivalence.engine import Lost
 from validate.equivalence.here import Here, line
@@ -39,7 +40,7 @@ class InProcess:
                 for output in self._here.engine.step():
                     question, begun = running.pop(output.request_id)
                     replied(question, _reply(question, output, time.perf_counter() - begun))
-        except InputError:
+        except (InputError, Stopped):
             raise
         except Exception as error:  # an engine that failed in a step is lost, whatever it died of
             raise Lost(f"vLLM failed: {line(error)}") from error

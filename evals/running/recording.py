@@ -14,6 +14,7 @@ from evals.records import folder
 from evals.records.model import Answered, TaskPlan
 from evals.running.asking import Account, Asker, Question, Reply
 from evals.running.progress import Progress
+from evals.running.watching import Watch
 from evals.tasks.task import grade
 from validate.equivalence import attestation
 from validate.equivalence.engine import CORRUPTED, Lost, metric
@@ -27,7 +28,10 @@ Key = tuple[str, str, int]
 
 @dataclass
 class Recording:
-    """``scored``: by task, item and repeat, the scores of what is recorded; ``errors`` of them are none."""
+    """``scored``: by task, item and repeat, the scores of what is recorded; ``errors`` of them are none.
+
+    ``watch``: looks whether the arm has failed already.
+    """
 
     there: Path
     plans: Mapping[str, TaskPlan]
@@ -35,6 +39,7 @@ class Recording:
     progress: Progress
     scored: dict[Key, dict[str, float]] = field(default_factory=dict)
     errors: int = 0
+    watch: Watch | None = None
     _corrupted: dict[str, float] = field(default_factory=dict)
     _looked: float = -math.inf
 
@@ -47,7 +52,7 @@ class Recording:
         return self.scored[key]
 
     def ask(self, task: str, questions: Sequence[Question], documents: Mapping[Key, Mapping[str, Any]], asker: Asker) -> None:
-        """Asks what is left of a task, and counts the engine's steps meanwhile. Lost if the engine is.
+        """Asks what is left of a task, and counts the engine's steps meanwhile. Lost if the engine is; Stopped by ``watch``.
 
         What the engine says of a secret set may quote it: InputError without its words then.
         """
@@ -81,6 +86,8 @@ class Recording:
         self.scored[one.key] = dict(one.scores)
         self.errors += one.outcome is Outcome.ERROR
         self.progress.add(one.tokens)
+        if self.watch is not None and self.watch.seen(one.task, one.repeat):
+            self.watch.look()
 
     def _look(self, task: str, asker: Asker) -> None:
         """Adds what the engines counted since the last look; a server that was started anew in between begins at 0."""

@@ -106,8 +106,9 @@ class Run:
     def _asked(self, name: Name) -> arm.Asked:
         plant = self.begun.plant if name == "specialized" else None
         again, begun = self._again("--arm", name), self.begun
+        default = self.there / ARMS[0] if name == "specialized" and arm.complete(self.there / ARMS[0]) else None
         return arm.Asked(
-            begun.suite, self.suite, name, self.there / name, again, self.urls[name], begun.keyword, self._data(), plant
+            begun.suite, self.suite, name, self.there / name, again, self.urls[name], begun.keyword, self._data(), plant, default
         )
 
     def _command(self, name: Name) -> list[str]:
