@@ -158,7 +158,7 @@ def test_planting_is_refused_where_there_is_nothing_to_plant_in(tool: Tool) -> N
 
 SMALL = """
 base = "cpu-bf16"
-without = ["alone", "blocks", "chunks", "beyond", "arrivals", "chunked", "prefix", "preempted", "slots", "stops"]
+without = ["alone", "blocks", "chunks", "beyond", "arrivals", "chunked", "dictated", "prefix", "preempted", "slots", "stops"]
 
 [[scenes]]
 name = "decode"
@@ -187,9 +187,9 @@ def test_one_fault_in_vllms_own_engine(tmp_path: Path) -> None:
         return done.stdout
 
     small, out = str(tmp_path / "small.toml"), ("--output", str(tmp_path / "out"))
-    said = ran("equivalence", small, "--faults", *out, "-k", "router-bias-ignored")
+    said = ran("equivalence", small, "--faults", *out, "-k", "taps-of-wrong-offset")
     assert "1 of 1 planted faults found" in said
     made = json.loads(next((tmp_path / "out").glob("*/detection.json")).read_text())
-    planted = arm_folder.read(next((tmp_path / "out").glob("*/router-bias-ignored/*/manifest.json")).parent)
-    assert planted.manifest.planted == "router-bias-ignored"
+    planted = arm_folder.read(next((tmp_path / "out").glob("*/taps-of-wrong-offset/*/manifest.json")).parent)
+    assert planted.manifest.planted == "taps-of-wrong-offset"
     assert not made["sound"]["tokens"]

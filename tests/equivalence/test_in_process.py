@@ -16,7 +16,7 @@ pytestmark = pytest.mark.engine
 
 ARMS = """
 base = "cpu-bf16"
-without = ["alone", "chunks", "beyond", "slots"]
+without = ["alone", "chunks", "beyond", "dictated", "slots"]
 model = "{model}"
 layers = 2
 attn_res_block = 1
