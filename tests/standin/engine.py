@@ -68,10 +68,9 @@ def asked() -> list[Asked]:
     # When slots of others are used again, and the rest of the batch verifies drafts.
     made += [Asked(f"one-{n}", list(prompts(f"one-{n}", 1)), 12, arrives=45 + n) for n in range(6)]
     # Where a draft is one of so many tokens, those accepted after it are cut off.
-    for n in range(8):
-        made.append(
-            Asked(f"stops-{n}", list(prompts(f"blocks-{n}", 100 + 9 * n)), 60, arrives=32 + n, stops=tuple(range(n, 768, 8)))
-        )
+    for n in range(32):
+        prompt, stops = list(prompts(f"stops-{n}", 40 + n)), tuple(range(n % 8, 768, 8))
+        made.append(Asked(f"stops-{n}", prompt, 60, arrives=32 + n, stops=stops))
     return sorted(made, key=lambda one: one.arrives)
 
 
