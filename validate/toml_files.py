@@ -3,11 +3,13 @@
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from validate.errors import InputError
+
+Loaded = TypeVar("Loaded", bound=BaseModel)
 
 
 def names(package: str) -> list[str]:
@@ -15,8 +17,28 @@ def names(package: str) -> list[str]:
     return sorted(f.name.removesuffix(".toml") for f in resources.files(package).iterdir() if f.name.endswith(".toml"))
 
 
-def read(name: str, package: str, what: str) -> dict[str, Any]:
-    """The fields of one file. ``what`` it is, for errors: InputError if there is none or it is no TOML."""
+def load(model: type[Loaded], name: str, package: str, what: str, parts: str | None = None) -> Loaded:
+    """The file of that name. ``what`` it is, for errors: InputError if there is none or it is malformed.
+
+    With ``parts`` it may start from another one, ``base = "other"``: tables are merged, of the list ``parts`` those of the same
+    ``name`` replaced, as are other values, and the parts named in ``without`` left out. A base that ends in ``.toml`` lies
+    beside the file.
+    """
+    fields = _layered(name, package, what, parts, ()) if parts else _read(name, package, what)
+    return checked(model, fields | {"name": Path(name).stem}, name, what)
+
+
+def checked(model: type[Loaded], fields: dict[str, Any], name: str, what: str) -> Loaded:
+    """The fields as what they are of. InputError says in one line what is wrong with them."""
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        found = ((".".join(map(str, one["loc"])) or what, one["msg"].removeprefix("Value error, ")) for one in error.errors())
+        wrong = "; ".join(f"{where}: {said}" for where, said in found)
+        raise InputError(f"malformed {what} {name}: {wrong}") from error
+
+
+def _read(name: str, package: str, what: str) -> dict[str, Any]:
     if not name.endswith(".toml") and name not in names(package):
         raise InputError(f"unknown {what} '{name}': there are {', '.join(names(package))}, or a .toml file")
     there = Path(name) if name.endswith(".toml") else resources.files(package).joinpath(f"{name}.toml")
@@ -28,25 +50,10 @@ def read(name: str, package: str, what: str) -> dict[str, Any]:
         raise InputError(f"malformed {what} {name}: {error}") from error
 
 
-def layered(name: str, package: str, what: str, parts: str) -> dict[str, Any]:
-    """The same of a file that may start from another one.
-
-    ``base = "other"``: tables are merged, of the list ``parts`` those of the same ``name`` replaced, as are other values, and the
-    parts named in ``without`` left out. A base that ends in ``.toml`` lies beside the file.
-    """
-    return _layered(name, package, what, parts, ())
-
-
-def why(error: ValidationError, what: str) -> str:
-    """What is wrong with the fields, in one line; ``what`` they are of."""
-    found = ((".".join(map(str, one["loc"])) or what, one["msg"].removeprefix("Value error, ")) for one in error.errors())
-    return "; ".join(f"{where}: {said}" for where, said in found)
-
-
 def _layered(name: str, package: str, what: str, parts: str, above: tuple[str, ...]) -> dict[str, Any]:
     if name in above:
         raise InputError(f"malformed {what} {above[0]}: base: {' -> '.join((*above, name))} goes round in circles")
-    fields = read(name, package, what)
+    fields = _read(name, package, what)
     base, without = fields.pop("base", None), fields.pop("without", [])
     if base is None:
         return fields

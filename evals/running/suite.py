@@ -1,15 +1,13 @@
 """A suite: one TOML file that names an arm set and the tasks that are asked of its arms."""
 
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from validate import toml_files
 from validate.equivalence import arm as arm_sets
 from validate.equivalence.arm import ArmSet
-from validate.errors import InputError
 
 SUITES, TASKS = "evals.suites", "evals.tasks"
 SERVED = 64  # requests that the specialized decode serves at once; more fall back (vLLM 0.33.0, specialized_decode)
@@ -60,10 +58,8 @@ class Suite(BaseModel):
     def arm_set(self) -> ArmSet:
         """The arms with the suite's engine arguments. InputError where those are none of an arm set's."""
         base = arm_sets.load(self.arms)
-        try:
-            return ArmSet.model_validate(base.model_dump(exclude_unset=True) | {"engine": base.engine | self.engine})
-        except ValidationError as error:
-            raise InputError(f"malformed suite {self.name}: {toml_files.why(error, 'suite')}") from error
+        fields = base.model_dump(exclude_unset=True) | {"engine": base.engine | self.engine}
+        return toml_files.checked(ArmSet, fields, self.name, "suite")
 
 
 def names() -> list[str]:
@@ -80,10 +76,6 @@ def tasks() -> list[str]:
 def load(name: str) -> Suite:
     """The suite of that name, or in that ``.toml`` file. InputError if there is none or it is malformed.
 
-    It may start from another one (``toml_files.layered``), whose tasks it replaces by name.
+    It may start from another one (``toml_files.load``), whose tasks it replaces by name.
     """
-    fields = toml_files.layered(name, SUITES, "suite", "tasks")
-    try:
-        return Suite.model_validate(fields | {"name": Path(name).stem})
-    except ValidationError as error:
-        raise InputError(f"malformed suite {name}: {toml_files.why(error, 'suite')}") from error
+    return toml_files.load(Suite, name, SUITES, "suite", "tasks")

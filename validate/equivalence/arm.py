@@ -6,15 +6,13 @@ engine once more, its requests in another order and among other neighbours (``or
 Where tokens are forced, it decodes those of the default arm and nothing else.
 """
 
-from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from validate import toml_files
 from validate.equivalence.prompts import Prompts, practice, seeded
 from validate.equivalence.scenes import SceneSet
-from validate.errors import InputError
 from validate.records.arm import SPECIALIZED
 
 Name = Literal["default", "default-again", "specialized", "float32"]
@@ -144,10 +142,6 @@ def names() -> list[str]:
 def load(name: str) -> ArmSet:
     """The arm set of that name, or in that ``.toml`` file. InputError if there is none or it is malformed.
 
-    It may start from another one (``toml_files.layered``), whose scenes it replaces by name.
+    It may start from another one (``toml_files.load``), whose scenes it replaces by name.
     """
-    fields = toml_files.layered(name, ARMS, "arm set", "scenes")
-    try:
-        return ArmSet.model_validate(fields | {"name": Path(name).stem})
-    except ValidationError as error:
-        raise InputError(f"malformed arm set {name}: {toml_files.why(error, 'arm set')}") from error
+    return toml_files.load(ArmSet, name, ARMS, "arm set", "scenes")

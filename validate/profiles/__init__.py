@@ -1,12 +1,10 @@
 """What is validated on which machine: one TOML file a profile."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from validate import toml_files
-from validate.errors import InputError
 
 # The specialized path serves 1 to 64 rows, and verify steps of 2 to 8 (vLLM 0.33.0, specialized_decode/runtime).
 Rows = Annotated[int, Field(ge=1, le=64)]
@@ -43,7 +41,4 @@ def names() -> list[str]:
 
 def load(name: str) -> Profile:
     """The profile of that name, or in that ``.toml`` file. InputError if there is none or it is malformed."""
-    try:
-        return Profile.model_validate(toml_files.read(name, __name__, "profile") | {"name": Path(name).stem})
-    except ValidationError as error:
-        raise InputError(f"malformed profile {name}: {toml_files.why(error, 'profile')}") from error
+    return toml_files.load(Profile, name, __name__, "profile")
