@@ -1,7 +1,7 @@
 """The responses of an arm, read one at a time into arrays by task: what is kept of one is 11 bytes, and 4 of its prompt."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -68,14 +68,11 @@ def read(path: Path, manifest: EvalManifest, items: dict[str, Items]) -> Arm:
 
     Where an error was asked again, the later response counts. InputError for a damaged record.
     """
-    if manifest.planned > MOST:
-        raise InputError(f"{path}: {manifest.planned} responses planned; at most {MOST} can be compared at once")
-    plans = {plan.name: plan for plan in manifest.tasks}
-    tasks = {name: _empty(plan) for name, plan in plans.items()}
+    made = empty(path, manifest)
     firsts: dict[tuple[str, str], str] = {}  # by task and what is wrong
     counts: Counter[tuple[str, str]] = Counter()
     for answered in folder.responses(path):
-        why = _take(answered, plans.get(answered.task), tasks, items)
+        why = take(answered, made, items)
         if why:
             firsts.setdefault((answered.task, why), f"item {answered.item}, repeat {answered.repeat}")
             counts[answered.task, why] += 1
@@ -83,7 +80,14 @@ def read(path: Path, manifest: EvalManifest, items: dict[str, Items]) -> Arm:
         Finding(verdict=Verdict.INVALID, text=f"{manifest.name}: {why}: {counts[task, why]}, the first {first}", scene=task)
         for (task, why), first in firsts.items()
     ]
-    return Arm(path, manifest, tasks, tuple(objections))
+    return replace(made, objections=tuple(objections))
+
+
+def empty(path: Path, manifest: EvalManifest) -> Arm:
+    """An arm of which no response is known yet. InputError if it is too large."""
+    if manifest.planned > MOST:
+        raise InputError(f"{path}: {manifest.planned} responses planned; at most {MOST} can be compared at once")
+    return Arm(path, manifest, {plan.name: _empty(plan) for plan in manifest.tasks}, ())
 
 
 def _empty(plan: TaskPlan) -> Responses:
@@ -97,8 +101,9 @@ def _empty(plan: TaskPlan) -> Responses:
     )
 
 
-def _take(answered: Answered, plan: TaskPlan | None, tasks: dict[str, Responses], items: dict[str, Items]) -> str:
+def take(answered: Answered, arm: Arm, items: dict[str, Items]) -> str:
     """Puts a response in its place; says what is wrong with it, "" if nothing is."""
+    plan = next((plan for plan in arm.manifest.tasks if plan.name == answered.task), None)
     if plan is None:
         return "a task that was not planned"
     of_task = items.get(plan.name) or items.setdefault(plan.name, Items(np.zeros((plan.items, plan.repeats), np.int32)))
@@ -109,7 +114,7 @@ def _take(answered: Answered, plan: TaskPlan | None, tasks: dict[str, Responses]
             return f"an item beyond the {plan.items} that were planned"
         of_task.rows[answered.item] = row
         of_task.strata.append(answered.stratum)
-    repeat, into = answered.repeat, tasks[plan.name]
+    repeat, into = answered.repeat, arm.tasks[plan.name]
     if not 0 <= repeat < plan.repeats:
         return f"a repeat beyond the {plan.repeats} that were planned"
     if into.outcomes[row, repeat] not in (UNSEEN, ERROR):

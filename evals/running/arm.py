@@ -18,7 +18,7 @@ from evals.running.recording import Recording
 from evals.running.servers import Servers
 from evals.running.suite import Suite
 from evals.running.watching import Stopped, Watch
-from evals.tasks.window import Fitting
+from evals.tasks import window
 from validate.equivalence import attestation
 from validate.equivalence.arm import BACKENDS, ArmSet, Name
 from validate.equivalence.compare.comparability import apart
@@ -83,8 +83,6 @@ def record(asked: Asked, out: Console, running: Asker | None = None) -> int:
             current = _recording(asked, manifest, tasks, out)
             if asked.default is not None:
                 current.watch = Watch(asked.default, asked.there)
-                for task, _, repeat in current.scored:
-                    current.watch.seen(task, repeat)
             return _recorded(asked, current, tasks, asker, arms, out)
     finally:
         if asker is not running:
@@ -142,8 +140,7 @@ def _recorded(asked: Asked, current: Recording, tasks: list[Planned], asker: Ask
     tracker.log_experiment_args("k3-parity", {"model": arms.model}, None, None, False)
     out.print(f"recording {asked.name} of {asked.suite.name} in {current.there}", markup=False, soft_wrap=True)
     for one in tasks:
-        if one.plan.left_out:
-            said = Fitting([], dict(one.plan.left_out)).line(arms.engine["max_model_len"], one.plan.generation["max_gen_toks"])
+        if said := window.line(one.plan.left_out, arms.engine["max_model_len"], one.plan.generation["max_gen_toks"]):
             out.print(f"{one.plan.name}: {said}", markup=False, soft_wrap=True)
     try:
         with current.progress:

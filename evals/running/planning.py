@@ -59,7 +59,7 @@ def fitting(of: Planned, count: Callable[[Question], int], window: int) -> Plann
             return text
         return count(question(plan.name, document, plan.generation))
 
-    left_out = window_of.fitting(documents, tokens, window, budget).left_out
+    left_out = window_of.left_out(documents, tokens, window, budget)
     if not left_out:
         return of
     if plan.items - len(left_out) < 2:

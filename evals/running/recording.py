@@ -86,8 +86,8 @@ class Recording:
         self.scored[one.key] = dict(one.scores)
         self.errors += one.outcome is Outcome.ERROR
         self.progress.add(one.tokens)
-        if self.watch is not None and self.watch.seen(one.task, one.repeat):
-            self.watch.look()
+        if self.watch is not None:
+            self.watch.see(one)
 
     def _look(self, task: str, asker: Asker) -> None:
         """Adds what the engines counted since the last look; a server that was started anew in between begins at 0."""

@@ -1,11 +1,11 @@
 """Stops the specialized arm where its losses are proven already: looked at whenever a repeat of a task is whole."""
 
-from collections import Counter
 from pathlib import Path
 
 from evals.comparing import stopping
-from evals.comparing.reading import Items, read
+from evals.comparing.reading import UNSEEN, Items, empty, read, take
 from evals.records import folder
+from evals.records.model import Answered
 
 
 class Stopped(Exception):
@@ -13,21 +13,19 @@ class Stopped(Exception):
 
 
 class Watch:
-    """Of the specialized arm that is recorded in ``there``, beside the whole record of the ``default`` one."""
+    """Of the specialized arm that is recorded in ``there``, or goes on there, beside the ``default`` one's whole record."""
 
     def __init__(self, default: Path, there: Path) -> None:
-        self._there, self._plan = there, folder.manifest(default)
-        self._items: dict[str, Items] = {}
-        self._default = read(default, self._plan, self._items)
-        self._left = Counter({(task.name, repeat): task.items for task in self._plan.tasks for repeat in range(task.repeats)})
+        plan, self._items = folder.manifest(default), dict[str, Items]()
+        self._default = read(default, plan, self._items)
+        begun = (there / folder.RESPONSES).exists()
+        self._specialized = read(there, plan, self._items) if begun else empty(there, plan)
 
-    def seen(self, task: str, repeat: int) -> bool:
-        """Counts one response; says whether its repeat is whole now."""
-        self._left[task, repeat] -= 1
-        return not self._left[task, repeat]
-
-    def look(self) -> None:
-        """``Stopped`` where what is recorded is evidence enough (``evals/comparing/stopping.py``)."""
-        found = stopping.evidence(self._default, read(self._there, self._plan, self._items))
+    def see(self, one: Answered) -> None:
+        """One more response. ``Stopped`` where its repeat is whole and all are evidence enough (evals/comparing/stopping.py)."""
+        take(one, self._specialized, self._items)
+        if (self._specialized.tasks[one.task].outcomes[:, one.repeat] == UNSEEN).any():
+            return
+        found = stopping.evidence(self._default, self._specialized)
         if stopping.stops(found):
             raise Stopped(stopping.says(found))
