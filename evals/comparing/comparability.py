@@ -8,7 +8,7 @@ from evals.comparing.reading import ERROR, UNSEEN, Arm
 from evals.records import folder
 from evals.records.model import EvalManifest, TaskPlan
 from validate.equivalence.compare import attestation
-from validate.equivalence.compare.comparability import apart
+from validate.equivalence.compare.comparability import apart, engines_apart
 from validate.equivalence.compare.finding import Check, Finding, check
 from validate.records.arm import SPECIALIZED, Steps
 from validate.verdict import Verdict
@@ -127,13 +127,7 @@ def _differences(first: EvalManifest, second: EvalManifest) -> Iterator[str]:
     for plan in first.tasks:
         if plan.name in others:
             yield from apart(f"tasks.{plan.name}", plan.model_dump(), others[plan.name].model_dump(), names)
-    ours, theirs = (m.model_dump(exclude=MAY_DIFFER) for m in (first, second))
-    for name in ours:
-        yield from apart(name, ours[name], theirs[name], names)
-    for name in ("system", "cpu", "cores", "gpus"):
-        yield from apart(f"machine.{name}", getattr(first.machine, name), getattr(second.machine, name), names)
-    if bool(first.served) != bool(second.served):
-        yield f"served: {names[0]} {first.served or 'none'}, {names[1]} {second.served or 'none'}"
+    yield from engines_apart(first, second, MAY_DIFFER)
 
 
 def _of_plan(plan: TaskPlan) -> Iterator[str]:

@@ -4,10 +4,11 @@ A folder: ``manifest.json`` (``EvalManifest``), ``responses.jsonl`` (an ``Answer
 (``validate.records.arm.Steps``, by task). Arms are recorded apart and compared from their records.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 from evals.grading.response import Outcome
-from validate.records.model import SCHEMA_VERSION, Machine, Record
+from validate.records.arm import EngineManifest
+from validate.records.model import Record
 
 
 class Answered(Record):
@@ -69,34 +70,12 @@ class TaskPlan(Record):
     left_out: tuple[tuple[str, int], ...] = ()
 
 
-class EvalManifest(Record):
-    """Which engine was asked what. Two arms may be compared if they differ in ``name`` and ``decode_backend`` alone.
+class EvalManifest(EngineManifest):
+    """Of evals. ``suite``: as it was named. ``minimum`` is asked of every task. ``concurrency``: requests at once, at most."""
 
-    ``suite``: as it was named. ``engine``: its arguments without ``decode_backend``. ``model``: a digest of its files. At least
-    the share ``minimum`` of decode and verify steps must have run specialized, where that is what the arm asks for.
-    ``concurrency``: requests at once, at most. ``environment``: the VLLM_* variables that were set. Times are UTC, ISO 8601.
-    """
-
-    schema_version: Literal[1] = SCHEMA_VERSION
-    name: str
     suite: str
-    decode_backend: str
-    stand_in: bool
-    engine: dict[str, Any]
-    minimum: float = 0.95
-    model: str
     tasks: tuple[TaskPlan, ...]
     concurrency: int
-    planted: str | None = None
-    served: tuple[str, ...] = ()
-    environment: dict[str, str]
-    versions: dict[str, str]
-    source: str
-    commit: str | None
-    dirty: bool | None
-    machine: Machine
-    start: str
-    end: str | None = None
 
     @property
     def planned(self) -> int:

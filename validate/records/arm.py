@@ -89,30 +89,22 @@ class Steps(Record):
         return sum(step.count for step in counted if step.path == "specialized"), sum(step.count for step in counted)
 
 
-class ArmManifest(Record):
-    """Which engine it was. Two arms may be compared if they differ in ``name`` and ``decode_backend`` alone.
+class EngineManifest(Record):
+    """Which engine an arm was, of whole engines or of evals.
 
-    ``arm_set``: as it was named. ``engine``: its arguments without ``decode_backend``. ``model`` and ``plan``: digests of the
-    model's files and of the scenes. ``environment``: the VLLM_* variables that were set. Times are UTC, ISO 8601. In the scenes
-    ``decode_only`` at least the share ``minimum`` of the decode and verify steps must have run specialized, where that is what
-    the arm asks for. ``rounds_to``: the coarsest dtype to which both paths round between stages; ``layers`` and
-    ``attn_res_block``: the model's.
+    Two arms may be compared if they differ in ``name`` and ``decode_backend`` alone. ``engine``: its arguments without
+    ``decode_backend``. ``model``: a digest of its files. At least the share ``minimum`` of decode and verify steps must have run
+    specialized, where that is what the arm asks for. ``environment``: the VLLM_* variables that were set. Times are UTC, ISO
+    8601.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     name: str
-    arm_set: str
     decode_backend: str
     stand_in: bool
     engine: dict[str, Any]
-    scenes: tuple[str, ...]
-    decode_only: tuple[str, ...] = ()
     minimum: float = 0.95
-    rounds_to: Literal["bfloat16", "float16", "float32"] = "bfloat16"
-    layers: int = 93
-    attn_res_block: int = 12
     model: str
-    plan: str
     planted: str | None = None
     served: tuple[str, ...] = ()
     environment: dict[str, str]
@@ -121,6 +113,22 @@ class ArmManifest(Record):
     commit: str | None
     dirty: bool | None
     machine: Machine
-    planned: int
     start: str
     end: str | None = None
+
+
+class ArmManifest(EngineManifest):
+    """Of whole engines. ``arm_set``: as it was named. ``plan``: a digest of the scenes.
+
+    ``minimum`` is asked of the scenes ``decode_only``. ``rounds_to``: the coarsest dtype to which both paths round between
+    stages; ``layers`` and ``attn_res_block``: the model's.
+    """
+
+    arm_set: str
+    scenes: tuple[str, ...]
+    decode_only: tuple[str, ...] = ()
+    rounds_to: Literal["bfloat16", "float16", "float32"] = "bfloat16"
+    layers: int = 93
+    attn_res_block: int = 12
+    plan: str
+    planned: int

@@ -6,7 +6,7 @@ from typing import Any
 
 from validate.equivalence.compare.arms import Arms, Pair
 from validate.equivalence.compare.finding import Check, Finding, at, check
-from validate.records.arm import SPECIALIZED, ArmManifest
+from validate.records.arm import SPECIALIZED, ArmManifest, EngineManifest
 from validate.records.arm_folder import Arm
 from validate.verdict import Verdict
 
@@ -25,7 +25,7 @@ def same_engine(arms: Arms, golden: bool = False) -> Check:
     ``golden``: both default arms are golden records; what they may differ in is said, and no finding.
     """
     default, again, specialized = (arm.manifest for arm in arms)
-    found, apart = list(_differences(default, again)), list(_differences(default, specialized))
+    found, apart = list(engines_apart(default, again, MAY_DIFFER)), list(engines_apart(default, specialized, MAY_DIFFER))
     allowed = [line for line in apart if golden and any(line.startswith(name) for name in OF_ANOTHER_TIME)]
     found += [line for line in apart if line not in allowed]
     if default.decode_backend != again.decode_backend:
@@ -49,7 +49,7 @@ def same_engine(arms: Arms, golden: bool = False) -> Check:
 
 def differences(first: ArmManifest, second: ArmManifest, ignored: tuple[str, ...] = ()) -> list[str]:
     """What differs though it must not, a line each; ``ignored`` are dotted names that may differ, too."""
-    return [line for line in _differences(first, second) if line.split(":")[0] not in ignored]
+    return [line for line in engines_apart(first, second, MAY_DIFFER) if line.split(":")[0] not in ignored]
 
 
 def complete(arms: Arms) -> Check:
@@ -76,10 +76,11 @@ def complete(arms: Arms) -> Check:
     return check("complete", f"{len(pairs)} of {len(every)} requests in all three arms", found)
 
 
-def _differences(first: ArmManifest, second: ArmManifest) -> Iterator[str]:
+def engines_apart(first: EngineManifest, second: EngineManifest, may_differ: set[str]) -> Iterator[str]:
+    """A line for each field that differs and must not. Of a machine its memory may, and of servers their addresses."""
     names = f"{first.name} has", f"{second.name} has"
-    for field in ArmManifest.model_fields:
-        if field not in MAY_DIFFER:
+    for field in type(first).model_fields:
+        if field not in may_differ:
             yield from apart(field, getattr(first, field), getattr(second, field), names)
     for field in ("system", "cpu", "cores", "gpus"):  # the memory of two nodes of one kind may differ by what firmware takes
         yield from apart(f"machine.{field}", getattr(first.machine, field), getattr(second.machine, field), names)

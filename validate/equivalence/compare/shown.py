@@ -1,31 +1,17 @@
 """What every comparison of arms shows first, of whole engines and of evals: what ran, and its checks."""
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from rich.markup import escape
 from rich.table import Table
 
 from validate.equivalence.compare.finding import Check
-from validate.records.model import Machine
+from validate.records.arm import EngineManifest
 from validate.report.console import COLOURS
 from validate.report.tables import markdown
 
 
-class Ran(Protocol):
-    """What a summary says of an arm, of either layer."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def stand_in(self) -> bool: ...  # noqa: D102
-    @property
-    def planted(self) -> str | None: ...  # noqa: D102
-    @property
-    def machine(self) -> Machine: ...  # noqa: D102
-
-
-def what_ran(arm: Ran) -> str:
+def what_ran(arm: EngineManifest) -> str:
     """The stand-in, or Kimi K3, and on which machine."""
     model = "the stand-in, a small network of Kimi K3's shape, emulated specialized decode" if arm.stand_in else "Kimi K3 in vLLM"
     where = ", ".join(sorted({gpu.split(",")[0] for gpu in arm.machine.gpus})) or f"CPU ({arm.machine.cpu})"
@@ -49,7 +35,7 @@ def checks_table(checks: Iterable[Check]) -> str:
     )
 
 
-def head(title: str, arms: Iterable[Ran]) -> str:
+def head(title: str, arms: Iterable[EngineManifest]) -> str:
     """The title, what was planted, what ran, and that a stand-in proves nothing; the specialized arm is the last."""
     text = [f"# {title}"]
     arms = tuple(arms)
