@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.server import Answers, running
 from validate.equivalence.arm import ArmSet
 from validate.equivalence.engine import Answer, Ended, Lost
 from validate.equivalence.order import Order
@@ -130,7 +130,7 @@ def served(faults: Faults | None = None, longest: int = 200) -> Iterator[tuple[s
     """The address of a server like vLLM's, and the bodies of the completions that it is asked for."""
     trouble, asked = faults or Faults(), list[dict[str, Any]]()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answers):
         def do_GET(self) -> None:
             pages: dict[str, Callable[[], str]] = {
                 "/health": lambda: "",
@@ -177,20 +177,5 @@ def served(faults: Faults | None = None, longest: int = 200) -> Iterator[tuple[s
         def event(self, content: dict[str, Any]) -> None:
             self.wfile.write(f"data: {json.dumps(content)}\n\n".encode())
 
-        def say(self, text: str, status: int = 200) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with running(Handler) as url:
+        yield url, asked

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from evals.running.asking import Account, Question, Replied, Reply
+from tests.server import Answers, running
 from validate.equivalence.engine import Lost
 
 STEP = {"kind": "decode", "rows": 1, "q": 1, "reason": ""}
@@ -105,7 +105,7 @@ def served(trouble: Trouble | None = None, longest: int = 2048) -> Iterator[tupl
     how, asked = trouble or Trouble(), list[dict[str, Any]]()
     steps = [0]
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answers):
         @property
         def dead(self) -> bool:
             return how.dies_after is not None and len(asked) > how.dies_after
@@ -171,20 +171,5 @@ def served(trouble: Trouble | None = None, longest: int = 2048) -> Iterator[tupl
         def line(self, event: dict[str, Any]) -> None:
             self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
 
-        def say(self, text: str, status: int = 200) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with running(Handler) as url:
+        yield url, asked
