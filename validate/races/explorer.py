@@ -1,0 +1,97 @@
+"""All interleavings of a system's threads, up to those that no thread can tell apart, or random ones.
+
+Breadth first, so that a counterexample is as short as any. States are kept whole and compared, not their hashes. Of steps that
+commute only one order is taken (reduction.py).
+"""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from validate.races.machine import Machine, State, Step, Violation
+from validate.races.reduction import Reduction
+from validate.races.system import System
+
+
+@dataclass(frozen=True)
+class Found:
+    """A violation and the steps that lead to it."""
+
+    violation: Violation
+    schedule: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Explored:
+    """``complete``: there are no other states. ``states`` and ``steps`` are those that were looked at."""
+
+    states: int
+    steps: int
+    seconds: float
+    complete: bool
+    found: Found | None
+
+
+def explore(system: System, limit: int, reduce: bool = True, tick: Callable[[int], None] = lambda states: None) -> Explored:
+    """Looks at states until there are no more, or ``limit`` of them, or a violation. ``tick`` gets their number now and then."""
+    machine, began, steps = Machine(system), time.perf_counter(), 0
+    reduction = Reduction(machine)
+    start, wrong = machine.begin(None)
+    came: dict[State, tuple[State, Step] | None] = {start: None}
+
+    def result(found: Found | None, complete: bool) -> Explored:
+        return Explored(len(came), steps, time.perf_counter() - began, complete, found)
+
+    if wrong:
+        return result(Found(wrong, ()), True)
+    layer = [start]
+    while layer:
+        following: list[State] = []
+        for state in layer:
+            ways = machine.enabled(state)
+            if not ways and (wrong := machine.ending(state)):
+                return result(Found(wrong, _path(came, state)), True)
+            for step in reduction.of(state) if reduce else ways:
+                steps += 1
+                after, wrong = machine.after(state, step, None)
+                if wrong:
+                    return result(Found(wrong, (*_path(came, state), step)), True)
+                if after not in came:
+                    came[after] = (state, step)
+                    following.append(after)
+            if len(came) > limit:
+                return result(None, False)
+        tick(len(came))
+        layer = following
+    return result(None, True)
+
+
+def walk(system: System, walks: int, seed: int, tick: Callable[[int], None] = lambda walks: None) -> Explored:
+    """Random schedules from the start to an end.
+
+    In each, every thread and the visibility of its stores have a pace of their own between 1 and 1,000, drawn anew: what is
+    merely unlikely among equals has its turn.
+    """
+    machine, began, steps = Machine(system), time.perf_counter(), 0
+    for number in range(walks):
+        draws = random.Random(f"{seed} {number}")
+        pace = {(t, what): 10 ** draws.uniform(0, 3) for t in range(len(machine.programs)) for what in (None, "visible", "early")}
+        (state, wrong), taken = machine.begin(None), list[Step]()
+        while not wrong and (ways := machine.enabled(state)):
+            step = draws.choices(ways, [pace[way.thread, way.what] for way in ways])[0]
+            taken.append(step)
+            state, wrong = machine.after(state, step, None)
+        steps += len(taken)
+        if wrong := wrong or machine.ending(state):
+            return Explored(steps, steps, time.perf_counter() - began, False, Found(wrong, tuple(taken)))
+        tick(number + 1)
+    return Explored(steps, steps, time.perf_counter() - began, False, None)
+
+
+def _path(came: dict[State, tuple[State, Step] | None], state: State) -> tuple[Step, ...]:
+    taken: list[Step] = []
+    while (before := came[state]) is not None:
+        state, step = before
+        taken.append(step)
+    return tuple(taken[::-1])

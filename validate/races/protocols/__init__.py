@@ -1,0 +1,6 @@
+"""The protocols, in the order in which a decode layer runs them."""
+
+from validate.races.protocol import Protocol
+from validate.races.protocols import o_proj
+
+PROTOCOLS: tuple[Protocol, ...] = (o_proj.PROTOCOL,)
