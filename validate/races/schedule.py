@@ -57,7 +57,7 @@ def replay(system: System, schedule: tuple[Step, ...]) -> Replayed:
 
 
 def minimal(system: System, schedule: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The schedule without the steps that a violation of the same kind does not need: halves go first, then ever smaller parts."""
+    """The schedule without steps that a violation of its kind does not need: halves go first, then ever smaller parts."""
     wanted = _kind(system, schedule)
     size = max(1, len(schedule) // 2)
     while True:
