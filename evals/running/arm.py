@@ -43,6 +43,7 @@ SAME = (
     "concurrency",
     "environment",
     "versions",
+    "serves",
 )
 
 
@@ -110,7 +111,8 @@ def _recording(asked: Asked, manifest: EvalManifest, tasks: list[Planned], out: 
     if (there / MANIFEST).is_file():  # begun
         earlier = records.manifest(there)
         old, new = _by_name(earlier), _by_name(manifest)
-        lines = [line for name in SAME for line in apart(name, old[name], new[name], ("it was begun with", "now there is"))]
+        same = SAME if asked.urls else (*SAME, "machine")
+        lines = [line for name in same for line in apart(name, old[name], new[name], ("it was begun with", "now there is"))]
         if lines:
             raise InputError(f"cannot resume {there}: {'; '.join(lines)}")
         records.mend(there)
@@ -126,7 +128,8 @@ def _recording(asked: Asked, manifest: EvalManifest, tasks: list[Planned], out: 
 
 
 def _by_name(manifest: EvalManifest) -> dict[str, Any]:
-    return manifest.model_dump() | {"tasks": {plan.name: plan.model_dump() for plan in manifest.tasks}}
+    tasks = {plan.name: plan.model_dump() for plan in manifest.tasks}
+    return manifest.model_dump() | {"tasks": tasks, "machine": manifest.machine.kind}
 
 
 def _recorded(asked: Asked, current: Recording, tasks: list[Planned], asker: Asker, arms: ArmSet, out: Console) -> int:
@@ -204,6 +207,7 @@ def _manifest(asked: Asked, arms: ArmSet, tasks: list[Planned], asker: Asker) ->
         concurrency=asked.suite.concurrency,
         planted=asked.plant,
         served=asked.urls,
+        serves=asker.serves,
         environment=asker.environment,
         versions=provenance.versions() | versions | {"vllm": asker.version()},
         source=provenance.source("evals"),

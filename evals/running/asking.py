@@ -54,9 +54,13 @@ Replied = Callable[[Question, Reply], None]
 
 
 class Asker(Protocol):
-    """One arm's engine, or several that are alike. ``environment``: the VLLM_* variables that they were started with."""
+    """One arm's engine, or several that are alike.
+
+    ``environment``: the VLLM_* variables that they were started with. ``serves``: which model servers say they have.
+    """
 
     environment: dict[str, str]
+    serves: str | None
 
     def ask(self, questions: Sequence[Question], replied: Replied) -> None:
         """Asks all, and calls ``replied`` in this thread with each that is through. Lost if no engine answers any more."""

@@ -28,7 +28,7 @@ class InProcess:
             raise InputError(f"{arms.name} is not the stand-in: name its servers with --default-url and --specialized-url")
         self._here, self._concurrency = Here(arms, name, plant), concurrency
         self._tokenizer = tokenizer.load()
-        self.environment = self._here.environment
+        self.environment, self.serves = self._here.environment, self._here.serves
 
     def ask(self, questions: Sequence[Question], replied: Replied) -> None:
         """See ``Asker``."""

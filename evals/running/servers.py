@@ -136,10 +136,10 @@ class Servers:
         if twice := next((url for url in urls if urls.count(url) > 1), None):
             raise InputError(f"{twice} is given twice: each replica is another server")
         self._replicas = [Replica(url, arms, pauses, silence) for url in urls]
-        if len(models := {replica.model for replica in self._replicas}) > 1:
+        if len(models := {replica.serves for replica in self._replicas}) > 1:
             raise InputError(f"the servers of the arm serve different models: {', '.join(sorted(models))}")
         self._concurrency, self._pauses = concurrency, pauses
-        self.environment = arms.environment
+        self.environment, self.serves = arms.environment, models.pop()
         for replica in self._replicas:
             replica.facts()
 

@@ -1,6 +1,7 @@
 """An engine and a server that decode by rule, and fail when they are told to."""
 
 import json
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -54,6 +55,7 @@ class Double:
     plays: list[list[str]] = field(default_factory=list)
     preemptions: int = 0
     environment: dict[str, str] = field(default_factory=dict)
+    serves: str | None = None
 
     def facts(self) -> Facts:
         return Facts(BLOCK, 40, 200, 4)
@@ -106,7 +108,8 @@ class Double:
 class Faults:
     """``answer``: (HTTP status, text) for ``times`` completions after the ``spared`` first; ``breaks``: streams cut off.
 
-    ``meets``: the first completion waits until it is passed, so that servers that share it have all been asked.
+    ``meets``: the first completion waits until it is passed, so that servers that share it have all been asked. ``bare``: none of
+    vLLM's development endpoints. ``processes`` take turns behind the address.
     """
 
     answer: tuple[int, str] | None = None
@@ -116,6 +119,7 @@ class Faults:
     silent: float = 0.0
     meets: threading.Barrier | None = None
     bare: bool = False
+    processes: int = 1
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, name: str) -> bool:
@@ -147,7 +151,13 @@ def served(faults: Faults | None = None, longest: int = 200) -> Iterator[tuple[s
             elif trouble.bare:
                 self.say('{"detail": "Not Found"}', 404)
             elif self.path == "/collective_rpc":
-                said = {"source": "a double", "steps": [{**STEP, "path": "default", "count": 4}], "sampled": 1}
+                process = str(random.randrange(trouble.processes))
+                said = {
+                    "source": "a double",
+                    "steps": [{**STEP, "path": "default", "count": 4}],
+                    "sampled": 1,
+                    "process": process,
+                }
                 self.say(json.dumps({"results": [said if body["method"] == "k3_parity_steps" else None]}))
             else:
                 self.say('{"success": true}')

@@ -138,6 +138,12 @@ def test_only_the_same_arm_is_resumed(recorder: Any) -> None:
             recorder(Double(), arms.model_copy(update=change), resume=made.folder)
     with pytest.raises(InputError, match="as specialized: it records default"):
         recorder(Double(), arms, "specialized", resume=made.folder)
+    with pytest.raises(InputError, match="cannot resume .*: its serves is None, and now it is other"):
+        recorder(Double(serves="other"), arms, resume=made.folder)
+    elsewhere = made.manifest.machine.model_copy(update={"cpu": "other"})
+    arm_folder.write_manifest(made.folder, made.manifest.model_copy(update={"machine": elsewhere}))
+    with pytest.raises(InputError, match="cannot resume .* on another kind of machine: it was begun on {.*'cpu': 'other'"):
+        recorder(Double(), arms, resume=made.folder)
 
 
 def test_forced_tokens_come_from_the_default_arm(recorder: Any, tmp_path: Path) -> None:
@@ -247,7 +253,6 @@ def test_a_server_that_recovers_is_asked_again(tmp_path: Path, quick: None, faul
         (Faults(breaks=99), "ended 0 without a result|ended 1 without a result"),
         (Faults(answer=(503, "too busy"), times=99), "answers 503 Service Unavailable: too busy"),
         (Faults(answer=(400, "too long"), times=99), "answers 400 Bad Request: too long"),
-        (Faults(bare=True), "has no /reset_prefix_cache: start it with VLLM_SERVER_DEV_MODE=1"),
     ],
 )
 def test_a_server_that_fails_is_one_line(tmp_path: Path, quick: None, faults: Faults, said: str) -> None:
@@ -255,6 +260,20 @@ def test_a_server_that_fails_is_one_line(tmp_path: Path, quick: None, faults: Fa
         over_http(url, arm_set(TWO), tmp_path)
     again = f"python -m validate record test.toml --arm default --url {url} --resume {last(tmp_path)}"
     assert str(raised.value).endswith(f"0 requests are kept, go on with: {again}")
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [
+        (Faults(bare=True), "has no /collective_rpc: start it with VLLM_SERVER_DEV_MODE=1"),
+        (Faults(processes=2), "leads to several servers: name each by its own address"),
+    ],
+)
+def test_a_server_that_does_not_fit_is_refused_before_a_record_is_begun(tmp_path: Path, faults: Faults, said: str) -> None:
+    with served(faults) as (url, asked), pytest.raises(InputError, match=said):
+        over_http(url, arm_set(TWO), tmp_path)
+    assert not asked
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_silent_server_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,9 +66,13 @@ Ended = Callable[[Answer], None]
 
 
 class Engine(Protocol):
-    """One engine, which runs one scene at a time. ``environment``: the VLLM_* variables that it was started with."""
+    """One engine, which runs one scene at a time.
+
+    ``environment``: the VLLM_* variables that it was started with. ``serves``: which model a server says it has.
+    """
 
     environment: dict[str, str]
+    serves: str | None
 
     def facts(self) -> Facts:
         """What scenes are made for."""

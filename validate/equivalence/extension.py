@@ -17,7 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
+from uuid import uuid4
 
+PROCESS = uuid4().hex  # by which two servers behind one address are told apart
 NO_PLAN = "its graph was not planned specialized"
 
 
@@ -163,7 +165,10 @@ class Steps:
             reset()
 
     def k3_parity_steps(self) -> dict[str, Any]:
-        """Since the last reset: ``steps`` (None if nothing counts), where they come from, and a digest of all sampled tokens."""
+        """Since the last reset: ``steps`` (None if nothing counts), where they come from, and a digest of all sampled tokens.
+
+        ``process`` is another in every worker that was started.
+        """
         steps, source = None, "not counted: the model counts no steps, and the runner is not that of vLLM 0.33.0"
         if graphs := getattr(self, "_k3_parity_graphs", None):
             graphs.settle()
@@ -172,7 +177,8 @@ class Steps:
             source = "plans of the captured CUDA graphs and the graph that each step replayed"
         elif counted := getattr(self.model_runner.get_model(), "step_counts", None):
             steps, source = counted(), "the model's own count"
-        return {"rank": self.rank, "source": source, "steps": steps, "sampled": int(getattr(self, "_k3_parity_digest", 0))}
+        sampled = int(getattr(self, "_k3_parity_digest", 0))
+        return {"rank": self.rank, "process": PROCESS, "source": source, "steps": steps, "sampled": sampled}
 
     def _k3_parity_watched(self, sample: Callable[..., Any]) -> Callable[..., Any]:
         """Folds sampled tokens into a number that depends on their order, on their device: waiting for it would cost time."""

@@ -20,6 +20,8 @@ class Here:
     InputError says why vLLM does not start.
     """
 
+    serves: str | None = None
+
     def __init__(self, arms: ArmSet, name: Name, plant: str | None = None, **further: Any) -> None:
         for variable, value in arms.environment.items():
             os.environ[variable] = value

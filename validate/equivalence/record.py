@@ -259,10 +259,14 @@ def _recording(asked: Asked, facts: Facts, engine: Engine, earlier: arm_folder.A
         there = folder.create(asked.output, f"{arms.name}-{asked.name}")
         arm_folder.write_manifest(there, manifest)
         return _begun(there, asked, prompts, scenes, (), None)
-    for field in ("plan", "engine", "model", "decode_backend", "planted", "source", "environment", "versions"):
+    for field in ("plan", "engine", "model", "decode_backend", "planted", "source", "environment", "versions", "serves"):
         old, new = getattr(earlier.manifest, field), getattr(manifest, field)
         if old != new:
             raise InputError(f"cannot resume {earlier.folder}: its {field} is {old}, and now it is {new}")
+    if not asked.urls and earlier.manifest.machine.kind != manifest.machine.kind:
+        raise InputError(
+            f"cannot resume {earlier.folder} on another kind of machine: it was begun on {earlier.manifest.machine.kind}"
+        )
     complete = earlier.steps.by_scene if earlier.steps else {}
     composed = {scene.name for scene in scenes if scene.composed}
     done = [one for one in earlier.transcripts if one.scene not in composed or one.scene in complete]
@@ -403,6 +407,7 @@ def _manifest(asked: Asked, facts: Facts, scenes: list[Scene], engine: Engine) -
         plan=digest(scenes),
         planted=asked.plant,
         served=asked.urls,
+        serves=engine.serves,
         environment=engine.environment,
         versions=provenance.versions() | {"vllm": engine.version()},
         source=provenance.source(),

@@ -28,6 +28,7 @@ SILENCE = 600.0  # seconds without a word after which a server counts as lost: a
 CONNECT = 10.0
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)  # seconds between attempts
 BUSY = (408, 425, 429, 500, 502, 503, 504)  # HTTP answers that another attempt may better
+LOOKS = 16  # of two servers that take turns at random one would be missed once in 30,000 times
 GENERATE, COMPLETIONS = "/inference/v1/generate", "/v1/completions"
 
 
@@ -45,18 +46,25 @@ class Server:
         try:
             models = json.loads(self._call("GET", "/v1/models", None))["data"]
             self.model, self._longest = str(models[0]["id"]), int(models[0]["max_model_len"])
+            self.serves = str(models[0].get("root") or self.model)
         except Lost as error:
             raise InputError(str(error)) from error
         except (ValueError, LookupError, TypeError) as error:
             raise InputError(f"{url} does not answer as vLLM does: /v1/models gives no model with max_model_len") from error
 
     def facts(self) -> Facts:
-        """The block size is the server's, the other sizes the arm file's: InputError if it serves longer or shorter requests."""
+        """The block size is the server's, the other sizes the arm file's.
+
+        InputError if it serves longer or shorter requests, or if the address leads to several servers: one that is asked for its
+        steps would vouch for all.
+        """
         block, engine = block_size(self.metrics()), self._arms.engine
         if block is None:
             raise InputError(f"{self.url}/metrics names no block size: is it vLLM, started without --disable-log-stats?")
         if self._longest != engine["max_model_len"]:
             raise InputError(f"{self.url} has max_model_len {self._longest}, and the arm file {engine['max_model_len']}")
+        if len({json.dumps([rank.get("process") for rank in self.steps()]) for _ in range(LOOKS)}) > 1:
+            raise InputError(f"{self.url} leads to several servers: name each by its own address")
         return Facts(block, engine["max_num_batched_tokens"], self._longest, engine["max_num_seqs"])
 
     def fresh(self) -> None:

@@ -93,7 +93,7 @@ class EngineManifest(Record):
     """Which engine an arm was, of whole engines or of evals.
 
     Two arms may be compared if they differ in ``name`` and ``decode_backend`` alone. ``engine``: its arguments without
-    ``decode_backend``. ``model``: a digest of its files. At least the share ``minimum`` of decode and verify steps must have run
+    ``decode_backend``. ``model``: a digest of its files; ``serves``: which one servers said they have. At least the share ``minimum`` of decode and verify steps must have run
     specialized, where that is what the arm asks for. ``environment``: the VLLM_* variables that were set. Times are UTC, ISO
     8601.
     """
@@ -107,6 +107,7 @@ class EngineManifest(Record):
     model: str
     planted: str | None = None
     served: tuple[str, ...] = ()
+    serves: str | None = None
     environment: dict[str, str]
     versions: dict[str, str]
     source: str

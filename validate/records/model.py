@@ -1,7 +1,7 @@
 """What a run record holds, as data. Reading checks every field."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -107,6 +107,11 @@ class Machine(Record):
     cores: int
     memory_gib: float
     gpus: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> dict[str, Any]:
+        """What two runs that go together have alike: the memory of two nodes of one kind may differ by what firmware takes."""
+        return self.model_dump(exclude={"memory_gib"})
 
 
 class NotRun(Record):

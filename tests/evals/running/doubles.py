@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +40,7 @@ class Double:
     asked: list[Question] = field(default_factory=list)
     steps: int = 0
     environment: dict[str, str] = field(default_factory=lambda: {"VLLM_COMPUTE_NANS_IN_LOGITS": "1"})
+    serves: str | None = None
 
     def ask(self, questions: Sequence[Question], replied: Replied) -> None:
         for question in questions:
@@ -77,7 +79,8 @@ class Trouble:
     """Of a server: ``answer`` (HTTP status, text) to the first ``times`` completions, ``breaks`` streams cut off, ``event``: one
     more in every stream.
 
-    ``dies_after`` so many completions it answers nothing at all, health neither. ``most`` completions ran at once.
+    ``dies_after`` so many completions it answers nothing at all, health neither. ``processes`` take turns behind the address.
+    ``most`` completions ran at once.
     """
 
     answer: tuple[int, str] = (503, "busy")
@@ -87,6 +90,7 @@ class Trouble:
     ids: bool = True
     model: str = "m"
     event: Any = None
+    processes: int = 1
     seconds: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
     running: int = 0
@@ -132,7 +136,8 @@ def served(trouble: Trouble | None = None, longest: int = 2048) -> Iterator[tupl
             elif self.path == "/collective_rpc":
                 count, steps[0] = (steps[0], 0) if body["method"] == "k3_parity_steps" else (0, steps[0])
                 step = [{**STEP, "path": "default", "count": count}] if count else []
-                said = {"source": "a double", "steps": step, "sampled": 1}
+                process = str(random.randrange(how.processes))
+                said = {"source": "a double", "steps": step, "sampled": 1, "process": process}
                 self.say(json.dumps({"results": [said if body["method"] == "k3_parity_steps" else None]}))
 
         def complete(self, body: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from tests.evals.running.doubles import Double
 from validate.equivalence.arm import Name
 from validate.equivalence.engine import Lost
 from validate.errors import InputError
+from validate.records import provenance
 from validate.report.console import console
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of lm-eval and what it imports
@@ -136,6 +137,11 @@ def test_half_a_line_is_cut_off_and_asked_again(tmp_path: Path) -> None:
         ({"concurrency": 3}, "concurrency: it was begun with 3, now there is 64"),
         ({"environment": {"VLLM_X": "1"}}, "environment.VLLM_X: it was begun with 1, now there is None"),
         ({"versions": {"vllm": "0.1"}}, "versions.vllm: it was begun with 0.1, now there is 0"),
+        ({"serves": "other"}, "serves: it was begun with other, now there is None"),
+        (
+            {"machine": provenance.machine().model_copy(update={"cores": 99})},
+            "machine.cores: it was begun with 99, now there is ",
+        ),
     ],
 )
 def test_a_record_of_another_engine_is_not_gone_on_with(tmp_path: Path, changed: dict[str, Any], said: str) -> None:

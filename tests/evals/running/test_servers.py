@@ -177,6 +177,11 @@ def test_half_a_character_is_replaced() -> None:
     assert (found.content or "").startswith("a?")
 
 
+def test_an_address_of_several_servers_is_refused() -> None:
+    with served(Trouble(processes=2)) as (url, _), pytest.raises(InputError, match=f"{url} leads to several servers"):
+        Servers([url], arms(), 2, PAUSES)
+
+
 def test_one_server_named_twice_and_servers_of_different_models_are_refused() -> None:
     with served() as (url, _), served(Trouble(model="other")) as (other, _):
         with pytest.raises(InputError, match="is given twice"):
