@@ -136,10 +136,11 @@ class Servers:
         if twice := next((url for url in urls if urls.count(url) > 1), None):
             raise InputError(f"{twice} is given twice: each replica is another server")
         self._replicas = [Replica(url, arms, pauses, silence) for url in urls]
-        if len(models := {replica.serves for replica in self._replicas}) > 1:
+        if len(models := {str(replica.serves) for replica in self._replicas}) > 1:
             raise InputError(f"the servers of the arm serve different models: {', '.join(sorted(models))}")
         self._concurrency, self._pauses = concurrency, pauses
-        self.environment, self.serves = arms.environment, models.pop()
+        self.environment = arms.environment
+        self.serves: str | None = models.pop()
         for replica in self._replicas:
             replica.facts()
 

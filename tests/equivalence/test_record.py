@@ -138,11 +138,11 @@ def test_only_the_same_arm_is_resumed(recorder: Any) -> None:
             recorder(Double(), arms.model_copy(update=change), resume=made.folder)
     with pytest.raises(InputError, match="as specialized: it records default"):
         recorder(Double(), arms, "specialized", resume=made.folder)
-    with pytest.raises(InputError, match="cannot resume .*: its serves is None, and now it is other"):
+    with pytest.raises(InputError, match=r"cannot resume .*: its serves is None, and now it is other"):
         recorder(Double(serves="other"), arms, resume=made.folder)
     elsewhere = made.manifest.machine.model_copy(update={"cpu": "other"})
     arm_folder.write_manifest(made.folder, made.manifest.model_copy(update={"machine": elsewhere}))
-    with pytest.raises(InputError, match="cannot resume .* on another kind of machine: it was begun on {.*'cpu': 'other'"):
+    with pytest.raises(InputError, match=r"cannot resume .* on another kind of machine: it was begun on {.*'cpu': 'other'"):
         recorder(Double(), arms, resume=made.folder)
 
 

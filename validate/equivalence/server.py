@@ -46,7 +46,7 @@ class Server:
         try:
             models = json.loads(self._call("GET", "/v1/models", None))["data"]
             self.model, self._longest = str(models[0]["id"]), int(models[0]["max_model_len"])
-            self.serves = str(models[0].get("root") or self.model)
+            self.serves: str | None = str(models[0].get("root") or self.model)
         except Lost as error:
             raise InputError(str(error)) from error
         except (ValueError, LookupError, TypeError) as error:

@@ -93,9 +93,9 @@ class EngineManifest(Record):
     """Which engine an arm was, of whole engines or of evals.
 
     Two arms may be compared if they differ in ``name`` and ``decode_backend`` alone. ``engine``: its arguments without
-    ``decode_backend``. ``model``: a digest of its files; ``serves``: which one servers said they have. At least the share ``minimum`` of decode and verify steps must have run
-    specialized, where that is what the arm asks for. ``environment``: the VLLM_* variables that were set. Times are UTC, ISO
-    8601.
+    ``decode_backend``. ``model``: a digest of its files; ``serves``: which one servers said they have. At least the share
+    ``minimum`` of decode and verify steps must have run specialized, where that is what the arm asks for. ``environment``: the
+    VLLM_* variables that were set. Times are UTC, ISO 8601.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
