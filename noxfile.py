@@ -120,6 +120,12 @@ def build(session: nox.Session) -> None:
 
 
 @nox.session
+def races(session: nox.Session) -> None:
+    setup(session)
+    tool(session, "validate", "races", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     setup(session)
     tool(session, "validate", "bench", *session.posargs)

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from validate.errors import InputError
+from validate.races import command as races
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+
+app.command()(races.races)
+app.command()(races.replay)
 
 Run = Annotated[Path, typer.Argument(help="folder of a run record")]
 ProfileName = Annotated[str | None, typer.Option(help="profile name, or a .toml file  [default: cpu]")]

@@ -30,7 +30,7 @@ def test_two_runs_in_one_second_have_two_folders(tmp_path: Path) -> None:
 
 
 def test_appended_lines_are_there_at_once(record: Path, make_line: Callable[..., Line]) -> None:
-    records.append(record, [make_line("kda/tp8-batch2/trained/s1")])
+    records.append(record / records.MEASUREMENTS, [make_line("kda/tp8-batch2/trained/s1")])
     assert len(records.read_lines(record)) == 3
 
 

@@ -58,7 +58,7 @@ class Session:
         with Display(self.out, wanted, self.lines) as display:
 
             def receive(lines: list[Line]) -> None:
-                records.append(self.folder, lines)
+                records.append(self.folder / records.MEASUREMENTS, lines)
                 self.lines += lines
                 display.add(lines)
 

@@ -4,7 +4,7 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -78,14 +78,14 @@ def write_lines(folder: Path, lines: list[Line]) -> None:
     write(folder, MEASUREMENTS, "".join(line.model_dump_json(exclude_none=True) + "\n" for line in lines))
 
 
-def append(folder: Path, lines: list[Line]) -> None:
-    """Further lines of ``measurements.jsonl``, on disk when this returns."""
+def append(file: Path, lines: Iterable[BaseModel]) -> None:
+    """Further lines of a file of JSON lines, on disk when this returns."""
     try:
-        with (folder / MEASUREMENTS).open("a", encoding="utf-8") as file:
-            file.write("".join(line.model_dump_json(exclude_none=True) + "\n" for line in lines))
-            file.flush()
+        with file.open("a", encoding="utf-8") as opened:
+            opened.write("".join(line.model_dump_json(exclude_none=True) + "\n" for line in lines))
+            opened.flush()
     except OSError as error:
-        raise unwritable(folder / MEASUREMENTS, error) from error
+        raise unwritable(file, error) from error
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -1,0 +1,93 @@
+"""Runs of the races: what is searched, recorded, resumed and printed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from validate.cli import app
+from validate.errors import InputError
+from validate.races.record import EXPLORED, read
+from validate.verdict import Verdict
+
+SMALL = ["races", "-k", "o_proj", "--walks", "2", "-n", "1"]
+
+
+def run(*arguments: str) -> int:
+    return int(app([*arguments], standalone_mode=False))
+
+
+def last(output: Path) -> Path:
+    return max(output.iterdir())
+
+
+def test_a_sound_protocol_passes_and_is_recorded(tmp_path: Path) -> None:
+    assert run(*SMALL, "--output", str(tmp_path)) == 0
+    manifest, found = read(last(tmp_path))
+    assert manifest.verdict is Verdict.PASS
+    assert [one.search.how for one in found] == ["every interleaving", "random"]
+    assert "No kernel of vLLM's was run" in (last(tmp_path) / "summary.md").read_text()
+    assert 'failures="0" errors="0"' in (last(tmp_path) / "junit.xml").read_text()
+
+
+def test_a_planted_fault_fails_with_a_trace_and_the_command_that_replays_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("races", "--plant", "o_proj.not-re-armed", "--walks", "2", "-n", "1", "--output", str(tmp_path)) == 1
+    said = capsys.readouterr().out
+    assert "stale read" in said
+    rest = said.split("validate replay ")[1]
+    (name, sizes), words = rest.split("'")[0].split(), rest.split("'")[1]
+    assert run("replay", name, sizes, words) == 1
+    assert "stale read: rank " in capsys.readouterr().out
+    assert run("replay", "o_proj", sizes, "0 0") == 0
+    assert "nothing is wrong" in capsys.readouterr().out
+
+
+def test_a_limit_before_the_end_is_inconclusive(tmp_path: Path) -> None:
+    assert run(*SMALL, "--limit", "5", "--output", str(tmp_path)) == 2
+    assert "raise --limit" in (last(tmp_path) / "junit.xml").read_text()
+
+
+def test_every_fault_is_a_search_and_a_missed_one_fails(tmp_path: Path) -> None:
+    assert run(*SMALL, "--faults", "--output", str(tmp_path)) == 0
+    assert "| not-re-armed |" in (last(tmp_path) / "summary.md").read_text()
+    assert run(*SMALL, "--faults", "--limit", "5", "--output", str(tmp_path / "short")) == 1
+
+
+def test_a_run_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
+    run(*SMALL, "--output", str(tmp_path))
+    there = last(tmp_path)
+    lines = (there / EXPLORED).read_text().splitlines(keepends=True)
+    (there / EXPLORED).write_text(lines[0].replace('"seconds":', '"seconds":1') + lines[1][:20])
+    assert run("races", "--resume", str(there), "-n", "1") == 0
+    again = (there / EXPLORED).read_text().splitlines()
+    assert len(again) == 2
+    assert json.loads(again[0])["seconds"] >= 1  # kept, not searched again
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["races", "-k", "nothing"], "-k 'nothing' selects none of the protocols o_proj"),
+        (["races", "--plant", "nothing.x"], "there is no protocol nothing: o_proj"),
+        (["races", "--plant", "o_proj.x"], "o_proj has no fault 'x': not-re-armed"),
+        (["races", "--faults", "--plant", "o_proj.minus-zero"], "leave --plant out"),
+        (["races", "--resume", "nowhere"], "no run record"),
+        (["replay", "o_proj", "ranks=2", "0"], "'ranks=2' gives no sizes of o_proj"),
+        (["replay", "o_proj", "ranks=2,layers=3,steps=1,fragments=1", "0x"], "'0x' is no step of a schedule"),
+        (["replay", "o_proj", "ranks=2,layers=3,steps=1,fragments=1", "1!9"], "cannot go on so after 0 lines"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], said: str, tmp_path: Path) -> None:
+    more = ["--output", str(tmp_path)] if arguments[0] == "races" and "--resume" not in arguments else []
+    with pytest.raises(InputError) as raised:
+        run(*arguments, *more)
+    assert said in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_question_is_not_resumed(tmp_path: Path) -> None:
+    run(*SMALL, "--output", str(tmp_path))
+    with pytest.raises(InputError, match=r"cannot resume .* with another walks: it was begun with 2"):
+        run("races", "--resume", str(last(tmp_path)), "--walks", "3")

@@ -1,0 +1,64 @@
+"""``python -m validate races`` and ``replay``."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from validate.errors import InputError
+
+
+def races(
+    keyword: Annotated[str | None, typer.Option("-k", help="part of a protocol's name")] = None,
+    faults: Annotated[bool, typer.Option("--faults", help="search with every planted fault; fails if one is missed")] = False,
+    plant: Annotated[str | None, typer.Option(help="plant this fault, protocol.fault, to see the run fail")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="states of one search  [default: 1,000,000]")] = None,
+    walks: Annotated[int | None, typer.Option(min=1, help="random schedules a protocol  [default: 100]")] = None,
+    workers: Annotated[int | None, typer.Option("-n", min=1, help="worker processes  [default: cores]")] = None,
+    output: Annotated[Path, typer.Option(help="folder that run records go to")] = Path("runs"),
+    resume: Annotated[Path | None, typer.Option(help="continue an interrupted run")] = None,
+) -> int:
+    """Searches the interleavings of every synchronisation protocol's model: stale and torn reads, lost updates, deadlocks."""
+    from validate.races import session
+    from validate.races.record import Asked, read
+    from validate.report.console import console
+
+    given = {"keyword": keyword, "plant": plant, "faults": faults or None, "limit": limit, "walks": walks}
+    given = {name: value for name, value in given.items() if value is not None}
+    if faults and plant:
+        raise InputError("--faults plants every fault in turn: leave --plant out")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if resume is not None:
+        begun = read(resume)[0].asked
+        if other := [name for name, value in given.items() if getattr(begun, name) != value]:
+            raise InputError(f"cannot resume {resume} with another {other[0]}: it was begun with {getattr(begun, other[0])}")
+    there = resume or session.begin(Asked.model_validate(given), output)
+    return session.run(there, workers or os.cpu_count() or 1, console())
+
+
+def replay(
+    name: Annotated[str, typer.Argument(help="protocol, or protocol.fault")],
+    sizes: Annotated[str, typer.Argument(help="ranks=2,layers=3,…")],
+    words: Annotated[str, typer.Argument(metavar="SCHEDULE", help="as a run printed it")],
+) -> int:
+    """Shows, step by step, what a schedule that a run of the races printed does."""
+    from validate.races import schedule, searching
+    from validate.report.console import console
+    from validate.verdict import Verdict
+
+    of, planted = searching.fault(name) if "." in name else (searching.protocol(name), None)
+    system = of.build(**searching.sizes(of, sizes), fault=planted)
+    shown, out = schedule.replay(system, schedule.parse(words)), console()
+    for number, line in enumerate(shown.lines, 1):
+        out.print(f"{number:3} {line}", markup=False, soft_wrap=True)
+    if not shown.possible:
+        raise InputError(
+            f"{name} cannot go on so after {len(shown.lines)} lines: the schedule is of another size, fault or version"
+        )
+    if shown.violation is None:
+        out.print("nothing is wrong", markup=False)
+        return Verdict.PASS.exit_code
+    out.print(f"{shown.violation.kind}: {shown.violation.text}", markup=False, soft_wrap=True)
+    return Verdict.FAIL.exit_code
