@@ -19,7 +19,7 @@ Name = Literal["default", "default-again", "specialized", "float32"]
 NAMES: tuple[Name, ...] = ("default", "default-again", "specialized", "float32")
 BACKENDS: dict[Name, str] = {"default": "auto", "default-again": "auto", "specialized": SPECIALIZED, "float32": "auto"}
 BACKEND = "decode_backend"
-FORCING = ("dictated", "forced")  # kinds of scenes that decode tokens which are given
+FORCING = ("dictated", "company", "forced")  # kinds of scenes that decode tokens which are given
 PLANTED = "planted"  # of a fault of the stand-in (validate/faults/engine)
 ARMS = "validate.equivalence.arms"
 Dtype = Literal["bfloat16", "float16", "float32"]
@@ -52,7 +52,8 @@ class ArmSet(BaseModel):
     ``engine``: arguments by vLLM's names; ``environment``: variables that are set before vLLM is imported. Prompts are
     ``practice`` tasks or, by default, drawn from the token ids ``prompt_ids``, the end excluded. ``top``: the best tokens of
     each position that are recorded, 0 for none. ``minimum_specialized``: the share of decode and verify steps of
-    ``decode_only`` scenes that the specialized arm must run specialized.
+    ``decode_only`` scenes that the specialized arm must run specialized. ``reproducible``: a request's numbers are the same to
+    the bit in every batch of one size, whoever its neighbours are.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -71,6 +72,7 @@ class ArmSet(BaseModel):
     seed: int = 0
     top: int = Field(default=20, ge=0)
     minimum_specialized: float = Field(default=0.95, gt=0, le=1)
+    reproducible: bool = False
     scenes: tuple[SceneSet, ...] = Field(min_length=1)
 
     @model_validator(mode="after")

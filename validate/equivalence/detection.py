@@ -1,7 +1,8 @@
 """The detection matrix of whole engines: which check finds which planted fault, and after how many decoded tokens.
 
 Every fault is recorded in a process of its own, ``python -m validate record --plant``, on the few scenes that match
-``SCENES``, beside a sound control on the same scenes. The default arms' records may hold more scenes: only these are looked at.
+``SCENES`` (``COMPANY`` in an arm set of changing company), beside a sound control on the same scenes. The default arms' records
+may hold more scenes: only these are looked at.
 """
 
 import subprocess
@@ -34,6 +35,7 @@ SOUND = "sound"
 # Padded and unpadded batches, more than one tile of rows, mixed steps, cached prefixes, preemption, every ending: 15 s of one
 # core together, after 11 s in which the engine starts. Parts of names, so that forced ones are among them.
 SCENES = "decode-5 or decode-8 or decode-17 or arrivals or prefix or preempted or stops or dictated"
+COMPANY = "company"
 SECONDS = "seconds.json"
 
 
@@ -96,6 +98,8 @@ def shown(arms: ArmSet) -> engine.Shown:
     """Which faults an arm set shows."""
     if arms.engine.get("speculative_config"):
         return "drafts"
+    if any(scene.kind == "company" for scene in arms.scenes):
+        return "company"
     return "float32" if DTYPES[arms.engine.get("dtype", "auto")] == "float32" else "bfloat16"
 
 
@@ -114,14 +118,19 @@ def chosen(arms: ArmSet, keyword: str | None) -> tuple[list[engine.EngineFault],
     return found, []
 
 
+def keyword(arms: ArmSet) -> str:
+    """Of the scenes that faults are looked for in."""
+    return COMPANY if shown(arms) == "company" else SCENES
+
+
 def selected(arms: ArmSet, default: Arm) -> list[Scene]:
-    """Those that match ``SCENES``. InputError if the record is not of this arm set, or lacks one."""
+    """Those that faults are looked for in. InputError if the record is not of this arm set, or lacks one."""
     given = default.manifest.engine
     facts = Facts(given["block_size"], given["max_num_batched_tokens"], given["max_model_len"], given["max_num_seqs"])
     every = build(arms.scenes, facts, arms.prompt_source())
     if digest([scene for scene in every if scene.name in default.manifest.scenes]) != default.manifest.plan:
         raise InputError(f"{default.folder} does not record the scenes of {arms.name} as they are now: record it again")
-    wanted = [scene for scene in every if selection.matches(SCENES, scene.name)]
+    wanted = [scene for scene in every if selection.matches(keyword(arms), scene.name)]
     if lacking := [scene.name for scene in wanted if scene.name not in default.manifest.scenes]:
         raise InputError(f"{default.folder} has no scene {lacking[0]}, which planted faults are looked for in")
     return wanted
@@ -170,7 +179,7 @@ def _record_all(asked: Asked, names: list[str], out: Console) -> None:
 def _record(asked: Asked, there: Path, name: str, running: list[subprocess.Popen[str]]) -> str | None:
     """What one process said, if it did not record to the end."""
     command = [sys.executable, "-m", "validate", "record", asked.file, "--arm", "specialized", "--output", str(there)]
-    command += ["-k", SCENES]
+    command += ["-k", keyword(asked.arms)]
     command += ["--force-from", str(asked.default)] if asked.arms.forced else []
     command += ["--plant", name] if name != SOUND else []
     begun = _record_of(there)

@@ -405,6 +405,7 @@ def _manifest(asked: Asked, facts: Facts, scenes: list[Scene], engine: Engine) -
         attn_res_block=arms.attn_res_block,
         model=model_digest(arms.model),
         plan=digest(scenes),
+        reproducible=arms.reproducible,
         planted=asked.plant,
         served=asked.urls,
         serves=engine.serves,

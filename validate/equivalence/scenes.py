@@ -12,6 +12,7 @@ from validate.errors import InputError
 from validate.records.arm import Kind
 
 Count = Annotated[int, Field(ge=1)]
+WATCHED = "watched-"  # begins the names of requests that are repeated in changing company
 
 
 @dataclass(frozen=True)
@@ -271,6 +272,37 @@ class Dictated(BaseModel):
         yield Scene(self.name, tuple(made), decode_only=True)
 
 
+class Company(BaseModel):
+    """``watched`` texts dictated again and again, each time among others: what a request is told must not hang on its neighbours.
+
+    For each size (requests together, all of ``length`` tokens, so that every step is of that size) ``rounds`` scenes: the watched
+    texts are the same in all, the others' and the places in the batch are not.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["company"]
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    watched: Count
+    sizes: tuple[Count, ...] = Field(min_length=1)
+    rounds: Annotated[int, Field(ge=2)]
+    length: Annotated[int, Field(ge=2)]
+
+    def build(self, facts: Facts, prompts: Prompts) -> Iterator[Scene]:
+        """Scenes ``name-size-round``; InputError for a size without room for the watched requests."""
+        watched = [(f"{WATCHED}{n}", prompts(f"{self.name}/watched/{n}", self.length)) for n in range(self.watched)]
+        for size in self.sizes:
+            if size < self.watched:
+                raise InputError(f"scene {self.name}: {self.watched} watched requests do not fit into a size of {size}")
+            for turn in range(self.rounds):
+                name = f"{self.name}-{size}-{turn}"
+                others = [(f"{n}", prompts(f"{name}/{n}", self.length)) for n in range(size - self.watched)]
+                first = turn * max(1, size // self.rounds)
+                texts = (watched + others)[first:] + (watched + others)[:first]
+                made = [Request(who, text[:1], len(text) - 1, kind="forced", forced=text[1:]) for who, text in texts]
+                yield Scene(name, tuple(made), decode_only=True)
+
+
 class Forced(BaseModel):
     """The requests of earlier scenes once more: each must decode what the default arm decoded. Scenes ``name-scene``."""
 
@@ -282,7 +314,19 @@ class Forced(BaseModel):
 
 
 SceneSet = Annotated[
-    Alone | Boundaries | Together | Arrivals | Chunked | Prefix | Preemption | Slots | Stops | StepTimes | Dictated | Forced,
+    Alone
+    | Boundaries
+    | Together
+    | Arrivals
+    | Chunked
+    | Prefix
+    | Preemption
+    | Slots
+    | Stops
+    | StepTimes
+    | Dictated
+    | Company
+    | Forced,
     Field(discriminator="kind"),
 ]
 

@@ -102,7 +102,7 @@ class Whole:
             command += ["--resume", str(there)]
         else:
             command += ["--output", str(self.there)]
-        keyword = detection.SCENES if self.begun.faults else self.begun.keyword
+        keyword = detection.keyword(self.arms) if self.begun.faults else self.begun.keyword
         if keyword is not None:
             command += ["-k", keyword]
         return command if name == "default" else [*command, "--force-from", str(self._of("default"))]

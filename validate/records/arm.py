@@ -122,7 +122,8 @@ class ArmManifest(EngineManifest):
     """Of whole engines. ``arm_set``: as it was named. ``plan``: a digest of the scenes.
 
     ``minimum`` is asked of the scenes ``decode_only``. ``rounds_to``: the coarsest dtype to which both paths round between
-    stages; ``layers`` and ``attn_res_block``: the model's.
+    stages; ``layers`` and ``attn_res_block``: the model's. ``reproducible``: whether a request's numbers are to be the same to
+    the bit in every batch of one size.
     """
 
     arm_set: str
@@ -131,5 +132,6 @@ class ArmManifest(EngineManifest):
     rounds_to: Literal["bfloat16", "float16", "float32"] = "bfloat16"
     layers: int = 93
     attn_res_block: int = 12
+    reproducible: bool = False
     plan: str
     planned: int

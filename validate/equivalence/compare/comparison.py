@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from validate.equivalence.compare import allowance, attestation, common_practice, comparability, drafts, rerun
+from validate.equivalence.compare import allowance, attestation, common_practice, company, comparability, drafts, rerun
 from validate.equivalence.compare.arms import Arms, Pair
 from validate.equivalence.compare.finding import Check, Finding, check
 from validate.equivalence.compare.finite import finite
@@ -119,6 +119,8 @@ def compare(arms: Arms, undrafted: Arm | None = None, golden: bool = False) -> C
         forced_check(measured.judgement, measured.forced, measured.pairs, measured.yardstick.noise),
         accepted,
     ]
+    if kept := company.company(arms, measured.yardstick):
+        checks.append(kept)
     without: tuple[Divergence, ...] = ()
     if undrafted is not None:
         checked, without = drafts.without_drafts(arms.specialized, undrafted, measured.noise)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from validate.equivalence.compare import attestation
 from validate.equivalence.compare.arms import Arms, Pair
 from validate.equivalence.compare.common_practice import finds
+from validate.equivalence.compare.company import company
 from validate.equivalence.compare.comparison import Measured, forced_check, measure
 from validate.equivalence.compare.finite import finite
 from validate.equivalence.compare.forced import judge
@@ -30,7 +31,8 @@ class Detection:
 def detected_by(default: Arm, again: Arm, sound: Arm, faulty: Arm) -> Detection | None:
     """None where no check finds the faulty arm; ValueError where one finds the sound one, as then detection proves nothing.
 
-    Checks: ``attestation``, ``finite``, ``tokens`` (drift or defect), ``finish`` (ends apart with no token apart), ``forced``.
+    Checks: ``attestation``, ``finite``, ``tokens`` (drift or defect), ``finish`` (ends apart with no token apart), ``forced``,
+    ``company``.
     """
     alarms = found(Arms(default, again, sound))
     if alarms.tokens:
@@ -58,6 +60,10 @@ def found(arms: Arms) -> Detection:
     forced = _forced(measured, before)
     if forced is not None:
         tokens["forced"] = forced
+    kept = company(arms, measured.yardstick)
+    for finding in kept.findings if kept else ():
+        end = before[f"{finding.scene}/{finding.request}"] + (finding.position or 0) + 1
+        tokens["company"] = min(end, tokens.get("company", end))
     places = [(before[pair.specialized.key], _common(pair)) for pair in measured.pairs]
     common = [start + at + 1 for start, at in places if at is not None]
     first = min(tokens, key=lambda name: tokens[name], default="")

@@ -1,0 +1,111 @@
+"""The same texts in changing company: what is asked, and what an arm that hears its neighbours looks like."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.equivalence.doubles import arm_set
+from tests.equivalence.test_scenes import FACTS
+from tests.equivalence.toy import Arms
+from validate.equivalence.compare.allowance import Yardstick
+from validate.equivalence.compare.company import company
+from validate.equivalence.prompts import seeded
+from validate.equivalence.scenes import Scene, build
+from validate.errors import InputError
+from validate.records.arm import Top, Transcript
+from validate.verdict import Verdict
+
+YARDSTICK = Yardstick("A/A", 4.0, 0.01)
+Edit = Callable[[list[float]], None]
+Judged = tuple[Verdict | None, list[str]]
+
+
+def scenes(**fields: object) -> list[Scene]:
+    asked = {"kind": "company", "name": "s", "watched": 2, "sizes": [2, 5], "rounds": 3, "length": 20} | fields
+    return build(arm_set(asked).scenes, FACTS, seeded(0, (3, 90)))
+
+
+def transcript(size: int, turn: int, number: int, edit: Edit | None) -> Transcript:
+    logprobs = [-0.5 - 0.1 * at for at in range(8)]
+    if edit:
+        edit(logprobs)
+    top = tuple(Top(ids=(1, 2), logprobs=(value, value - 1)) for value in logprobs)
+    scene, request = f"s-{size}-{turn}", f"watched-{number}"
+    return Transcript(
+        scene=scene, request=request, kind="forced", prompt=(1,), tokens=tuple(range(8)), logprobs=tuple(logprobs), top=top
+    )
+
+
+def judged(sound: Arms, *, claimed: bool, default: Edit | None = None, specialized: Edit | None = None) -> Judged:
+    """Verdict and findings, with an edit in the last round of the last size of an arm."""
+
+    def answers(edit: Edit | None) -> tuple[Transcript, ...]:
+        places = [(size, turn, number) for size in (2, 5) for turn in range(3) for number in range(2)]
+        return tuple(transcript(*place, edit if place == (5, 2, 1) else None) for place in places)
+
+    manifest = sound.default.manifest.model_copy(update={"reproducible": claimed})
+    arms = replace(
+        sound,
+        default=replace(sound.default, manifest=manifest, transcripts=answers(default)),
+        again=replace(sound.again, transcripts=answers(None)),
+        specialized=replace(sound.specialized, transcripts=answers(specialized)),
+    )
+    found = company(arms, YARDSTICK)
+    assert found is not None
+    return found.verdict, [finding.line for finding in found.findings]
+
+
+def moves(by: float) -> Edit:
+    def edit(logprobs: list[float]) -> None:
+        logprobs[3] += by
+
+    return edit
+
+
+def test_watched_texts_are_the_same_in_every_round_and_nothing_else_is() -> None:
+    made = scenes()
+    assert [scene.name for scene in made] == ["s-2-0", "s-2-1", "s-2-2", "s-5-0", "s-5-1", "s-5-2"]
+    assert all(scene.forced and scene.decode_only for scene in made)
+    texts = [{r.name: r.prompt + r.forced for r in scene.requests} for scene in made]
+    assert {(each["watched-0"], each["watched-1"]) for each in texts} == {(texts[0]["watched-0"], texts[0]["watched-1"])}
+    others = [text for each in texts for name, text in each.items() if not name.startswith("watched")]
+    assert len(set(others)) == len(others) == 9
+    places = [[r.name for r in scene.requests].index("watched-0") for scene in made[3:]]
+    assert len(set(places)) == 3
+
+
+def test_a_size_without_room_is_refused() -> None:
+    with pytest.raises(InputError, match="scene s: 3 watched requests do not fit into a size of 2"):
+        scenes(watched=3)
+
+
+def test_arms_without_such_scenes_have_no_such_check(sound: Arms) -> None:
+    assert company(sound, YARDSTICK) is None
+
+
+def test_where_reproducibility_is_claimed_the_last_bit_counts(sound: Arms) -> None:
+    assert judged(sound, claimed=True) == (Verdict.PASS, [])
+    verdict, lines = judged(sound, claimed=True, specialized=moves(1e-9))
+    assert verdict is Verdict.FAIL
+    assert len(lines) == 1
+    assert lines[0].startswith("FAIL s-5-2/watched-1, position 3: company: not what it was in s-5-0")
+
+
+def test_a_default_path_that_does_not_keep_the_claim_proves_nothing(sound: Arms) -> None:
+    verdict, lines = judged(sound, claimed=True, default=moves(1e-9))
+    assert verdict is Verdict.INVALID
+    assert "the default path itself" in lines[0]
+
+
+def test_elsewhere_the_default_paths_own_variation_is_the_measure(sound: Arms) -> None:
+    assert judged(sound, claimed=False, specialized=moves(0.02))[0] is Verdict.PASS  # below the floor
+    assert judged(sound, claimed=False, default=moves(0.3), specialized=moves(0.9))[0] is Verdict.PASS
+    verdict, lines = judged(sound, claimed=False, default=moves(0.3), specialized=moves(1.3))
+    assert verdict is Verdict.FAIL
+    assert "s-5-2/watched-1, position 3" in lines[0]
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_what_is_no_number_is_no_repeat(sound: Arms, claimed: bool) -> None:
+    assert judged(sound, claimed=claimed, specialized=moves(float("nan")))[0] is Verdict.FAIL
