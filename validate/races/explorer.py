@@ -13,6 +13,8 @@ from validate.races.machine import Machine, State, Step, Violation
 from validate.races.reduction import Reduction
 from validate.races.system import System
 
+Came = dict[State, tuple[State, tuple[Step, ...]] | None]  # from where, and by which steps
+
 
 @dataclass(frozen=True)
 class Found:
@@ -38,7 +40,7 @@ def explore(system: System, limit: int, reduce: bool = True, tick: Callable[[int
     machine, began, steps = Machine(system), time.perf_counter(), 0
     reduction = Reduction(machine)
     start, wrong = machine.begin(None)
-    came: dict[State, tuple[State, Step] | None] = {start: None}
+    came: Came = {start: None}
 
     def result(found: Found | None, complete: bool) -> Explored:
         return Explored(len(came), steps, time.perf_counter() - began, complete, found)
@@ -52,13 +54,15 @@ def explore(system: System, limit: int, reduce: bool = True, tick: Callable[[int
             ways = machine.enabled(state)
             if not ways and (wrong := machine.ending(state)):
                 return result(Found(wrong, _path(came, state)), True)
-            for step in reduction.of(state) if reduce else ways:
-                steps += 1
-                after, wrong = machine.after(state, step, None)
-                if wrong:
-                    return result(Found(wrong, (*_path(came, state), step)), True)
+            for way in reduction.of(state) if reduce else [(step,) for step in ways]:
+                after, wrong = state, None
+                for number, step in enumerate(way, 1):
+                    steps += 1
+                    after, wrong = machine.after(after, step, None)
+                    if wrong:
+                        return result(Found(wrong, (*_path(came, state), *way[:number])), True)
                 if after not in came:
-                    came[after] = (state, step)
+                    came[after] = (state, way)
                     following.append(after)
             if len(came) > limit:
                 return result(None, False)
@@ -89,9 +93,9 @@ def walk(system: System, walks: int, seed: int, tick: Callable[[int], None] = la
     return Explored(steps, steps, time.perf_counter() - began, False, None)
 
 
-def _path(came: dict[State, tuple[State, Step] | None], state: State) -> tuple[Step, ...]:
-    taken: list[Step] = []
+def _path(came: Came, state: State) -> tuple[Step, ...]:
+    ways: list[tuple[Step, ...]] = []
     while (before := came[state]) is not None:
-        state, step = before
-        taken.append(step)
-    return tuple(taken[::-1])
+        state, way = before
+        ways.append(way)
+    return tuple(step for way in reversed(ways) for step in way)

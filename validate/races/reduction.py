@@ -10,7 +10,8 @@ Systems", 1996). What meets what is finer for mailboxes, since a system stops at
   mailbox is armed again, and the latter is always tried. So the reading meets only whoever else may arm the mailbox.
 - A mailbox that holds a payload is armed again, and no other thread reads it. A run in which that becomes visible later has the
   same steps, or a violation that the earlier arming hides: a payload that meets a mailbox that is not armed. So it is put off
-  while anything else can go on.
+  while anything else can go on, and comes then with all else that its thread must see done: none of it lets any other thread
+  go on.
 
 Only cells that hold nothing but mail are treated so: payloads, polls for them, and arming. Tests compare verdicts with those of
 the search that leaves nothing out.
@@ -20,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from validate.races.machine import Machine, State, Step
-from validate.races.system import Atomic, Instruction, Load, Store, Wait
+from validate.races.system import Atomic, Fence, Instruction, Load, Store, Wait
 
 Cells = int  # a bit a cell
 
@@ -49,20 +50,38 @@ class Reduction:
                 if not (_polls(one) or _payload(one) or _arms(one)):
                     self._mail &= ~_cell(one)
 
-    def of(self, state: State) -> Sequence[Step]:
-        """Steps that are enough. Empty only if none is enabled."""
+    def of(self, state: State) -> Sequence[tuple[Step, ...]]:
+        """Ways on that are enough, each of one or more steps. Empty only if no step is enabled."""
         steps = self._machine.enabled(state)
         if len(steps) < 2:
-            return steps
+            return [(step,) for step in steps]
         threads = [self._left(state, thread) for thread in range(len(self._machine.programs))]
-        late = []
+        late: list[Step] = []
         for step in steps:
             others = threads[: step.thread] + threads[step.thread + 1 :]
             if self._alone(state, step, others):
-                return [step]
+                return [(step,)]
             if self._may_wait(state, step, others):
                 late.append(step)
-        return [step for step in steps if step not in late] or steps
+        return [(step,) for step in steps if step not in late] or self._arming(state, late)
+
+    def _arming(self, state: State, late: Sequence[Step]) -> Sequence[tuple[Step, ...]]:
+        """Where nothing but arming can go on: thread by thread all that it must see done to go on; if none must, any."""
+        ways = []
+        for thread in range(len(self._machine.programs)):
+            until = self._must_be_visible(state, thread)
+            own = [step.at for step in late if step.thread == thread and step.at < until]
+            if own:  # each takes a place out of the buffer
+                ways.append(tuple(Step(thread, "visible", at - gone) for gone, at in enumerate(own)))
+        return ways or [(late[0],)]
+
+    def _must_be_visible(self, state: State, thread: int) -> int:
+        """Up to which place in its buffer, for the thread or a releasing store of its to go on."""
+        place, program, buffer = state.places[thread], self._machine.programs[thread], state.buffers[thread]
+        one = program[place] if place < len(program) else None
+        if isinstance(one, Fence) or (isinstance(one, Atomic) and one.release):
+            return len(buffer)
+        return next((at for at, store in enumerate(buffer) if store.release), 0)
 
     def _left(self, state: State, thread: int) -> Ahead:
         """Of the program and the buffer."""
