@@ -109,6 +109,14 @@ class Machine:
                 return Violation("left behind", f"{cell.name} holds {value} at the end, {cell.end} is wanted")
         return None
 
+    def pending(self, state: State) -> list[str]:
+        """Stores that nobody but their thread sees yet."""
+        return [
+            f"{self._name(thread)}: {self._cell(store.cell)} = {store.value} is not visible yet"
+            for thread, buffer in enumerate(state.buffers)
+            for store in buffer
+        ]
+
     def seen(self, state: State, thread: int, cell: int) -> Value:
         """What the thread reads there: its own latest store, or memory."""
         return next((store.value for store in reversed(state.buffers[thread]) if store.cell == cell), state.memory[cell])

@@ -47,13 +47,13 @@ def replay(system: System, schedule: tuple[Step, ...]) -> Replayed:
     state, wrong = machine.begin(lines)
     for step in schedule:
         if wrong:
-            return Replayed(tuple(lines), wrong, True)
+            break
         if step.thread >= len(machine.programs) or step not in machine.of(state, step.thread):
             return Replayed(tuple(lines), None, False)
         state, wrong = machine.after(state, step, lines)
     if wrong is None and not machine.enabled(state):
         wrong = machine.ending(state)
-    return Replayed(tuple(lines), wrong, True)
+    return Replayed((*lines, *machine.pending(state)), wrong, True)
 
 
 def minimal(system: System, schedule: tuple[Step, ...]) -> tuple[Step, ...]:
