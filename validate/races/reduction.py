@@ -10,7 +10,7 @@ Systems", 1996). What meets what is finer for mailboxes, since a system stops at
   mailbox is armed again, and the latter is always tried. So the reading meets only whoever else may arm the mailbox.
 - A mailbox that holds a payload is armed again, and no other thread reads it. A run in which that becomes visible later has the
   same steps, or a violation that the earlier arming hides: a payload that meets a mailbox that is not armed. So it is put off
-  while anything else can go on.
+  while anything else can go on; then a thread's are taken in program order, since nothing follows from some of them alone.
 
 Only cells that hold nothing but mail are treated so: payloads, polls for them, and arming. Tests compare verdicts with those of
 the search that leaves nothing out.
@@ -62,7 +62,7 @@ class Reduction:
                 return [step]
             if self._may_wait(state, step, others):
                 late.append(step)
-        return [step for step in steps if step not in late] or steps
+        return [step for step in steps if step not in late] or list({step.thread: step for step in reversed(late)}.values())
 
     def _left(self, state: State, thread: int) -> Ahead:
         """Of the program and the buffer."""
