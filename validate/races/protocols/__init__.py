@@ -1,6 +1,6 @@
 """The protocols, in the order in which a decode layer runs them."""
 
 from validate.races.protocol import Protocol
-from validate.races.protocols import o_proj
+from validate.races.protocols import front, o_proj, two_shot
 
-PROTOCOLS: tuple[Protocol, ...] = (o_proj.PROTOCOL,)
+PROTOCOLS: tuple[Protocol, ...] = (o_proj.PROTOCOL, two_shot.PROTOCOL, front.PROTOCOL)
