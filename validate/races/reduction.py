@@ -8,10 +8,10 @@ Systems", 1996). What meets what is finer for mailboxes, since a system stops at
   after they have read it. It meets other payloads, and whoever may arm the mailbox without reading it first.
 - A reader finds a payload. Another payload on top of it is a violation whether it comes before the reading or before the
   mailbox is armed again, and the latter is always tried. So the reading meets only whoever else may arm the mailbox.
-- A mailbox that holds a payload is armed again, and no other thread reads it. A run in which that becomes visible later has the
-  same steps, or a violation that the earlier arming hides: a payload that meets a mailbox that is not armed. So it is put off
-  while anything else can go on, and comes then with all else that its thread must see done: none of it lets any other thread
-  go on.
+- A mailbox that holds a payload is armed again, and no other thread reads or arms it. A run in which that becomes visible later
+  has the same steps, or a violation that the earlier arming hides: a payload that meets a mailbox that is not armed. So it is put
+  off until its thread cannot go on without it (a fence, a releasing store), and comes with all else that the thread must see
+  armed then: a part of it lets nobody go on.
 
 Only cells that hold nothing but mail are treated so: payloads, polls for them, and arming. Tests compare verdicts with those of
 the search that leaves nothing out.
@@ -63,25 +63,26 @@ class Reduction:
                 return [(step,)]
             if self._may_wait(state, step, others):
                 late.append(step)
-        return [(step,) for step in steps if step not in late] or self._arming(state, late)
-
-    def _arming(self, state: State, late: Sequence[Step]) -> Sequence[tuple[Step, ...]]:
-        """Where nothing but arming can go on: thread by thread all that it must see done to go on; if none must, any."""
-        ways = []
-        for thread in range(len(self._machine.programs)):
-            until = self._must_be_visible(state, thread)
-            own = [step.at for step in late if step.thread == thread and step.at < until]
-            if own:  # each takes a place out of the buffer
-                ways.append(tuple(Step(thread, "visible", at - gone) for gone, at in enumerate(own)))
+        ways = [(step,) for step in steps if step not in late] + self._arming(state, late)
         return ways or [(late[0],)]
+
+    def _arming(self, state: State, late: Sequence[Step]) -> list[tuple[Step, ...]]:
+        """Thread by thread all arming that it must see done to go on, where it waits for nothing else to become visible."""
+        ways = []
+        for thread in {step.thread: None for step in late}:
+            own = [step.at for step in late if step.thread == thread and step.at < self._must_be_visible(state, thread)]
+            if own == list(range(self._must_be_visible(state, thread))):
+                ways.append((Step(thread, "visible", 0),) * len(own))  # each takes the first place of the buffer
+        return ways
 
     def _must_be_visible(self, state: State, thread: int) -> int:
         """Up to which place in its buffer, for the thread or a releasing store of its to go on."""
         place, program, buffer = state.places[thread], self._machine.programs[thread], state.buffers[thread]
+        releases = [at for at, store in enumerate(buffer) if store.release]
+        if releases and releases[0]:
+            return releases[0]
         one = program[place] if place < len(program) else None
-        if isinstance(one, Fence) or (isinstance(one, Atomic) and one.release):
-            return len(buffer)
-        return next((at for at, store in enumerate(buffer) if store.release), 0)
+        return len(buffer) if isinstance(one, Fence) or (isinstance(one, Atomic) and one.release) else 0
 
     def _left(self, state: State, thread: int) -> Ahead:
         """Of the program and the buffer."""
@@ -115,7 +116,7 @@ class Reduction:
         one, cell = self._touched(state, step)
         if not (cell & self._mail and _arms(one)) or state.memory[one.cell] == self._machine.system.cells[one.cell].sentinel:
             return False
-        return not any(cell & other.polls for other in others)
+        return not any(cell & (other.polls | other.arming) for other in others)
 
     def _touched(self, state: State, step: Step) -> tuple[Store | Wait | Load | Atomic, Cells]:
         if step.what == "visible":
