@@ -55,6 +55,13 @@ def made(programs: list[list[tuple[str, str, object]]]) -> System:
 @settings(max_examples=500, deadline=None)
 @given(PROGRAMS)
 @example([[("store", "box 0", 0), ("take", "box 0", 0), ("store", "box 1", 0)], [("receive", "box 1", 0), ("store", "box 0", 1)]])
+@example(  # the second thread's arming comes late, while the first one's fence lets the third go on
+    [
+        [("store", "box 0", 0), ("take", "box 0", 0), ("fence", "flag", None), ("raise", "flag", False)],
+        [("store", "box 1", 0), ("take", "box 1", 0)],
+        [("wait", "flag", 2), ("store", "box 1", 1), ("receive", "box 1", 1), ("store", "box 0", 1)],
+    ]
+)
 def test_both_searches_agree(programs: list[list[tuple[str, str, object]]]) -> None:
     part, whole = (explore(made(programs), 100_000, reduce=reduce) for reduce in (True, False))
     if whole.complete or whole.found:

@@ -8,26 +8,29 @@ Systems", 1996). What meets what is finer for mailboxes, since a system stops at
   after they have read it. It meets other payloads, and whoever may arm the mailbox without reading it first.
 - A reader finds a payload. Another payload on top of it is a violation whether it comes before the reading or before the
   mailbox is armed again, and the latter is always tried. So the reading meets only whoever else may arm the mailbox.
-- A mailbox that holds a payload is armed again, and no other thread reads it. A run in which that becomes visible later has the
-  same steps, or a violation that the earlier arming hides: a payload that meets a mailbox that is not armed. So it is put off
-  while anything else can go on.
+- A mailbox that holds a payload is armed again, no other thread reads it, and nothing that its own thread still does waits for
+  that: no fence, no release, no access to the mailbox. A run in which it becomes visible later has the same steps, or a violation
+  that the earlier arming hides: a payload that meets a mailbox that is not armed. So it is put off while anything else can go on.
 
 Only cells that hold nothing but mail are treated so: payloads, polls for them, and arming. Tests compare verdicts with those of
 the search that leaves nothing out.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from validate.races.machine import Machine, State, Step
-from validate.races.system import Atomic, Instruction, Load, Store, Wait
+from validate.races.system import Atomic, Fence, Instruction, Load, Store, Wait
 
 Cells = int  # a bit a cell
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What a thread may still do to cells. ``hasty``: arming without reading the mailbox first. ``seeing``: any other reading."""
+    """What a thread may still do to cells. ``hasty``: arming without reading the mailbox first. ``seeing``: any other reading.
+
+    ``waits``: all cells if it still waits for its stores, by a fence or a release.
+    """
 
     polls: Cells
     payloads: Cells
@@ -35,6 +38,7 @@ class Ahead:
     hasty: Cells
     writing: Cells
     seeing: Cells
+    waits: Cells
 
 
 class Reduction:
@@ -74,8 +78,12 @@ class Reduction:
             writing |= _writes(store)
         if not writing:
             return left
-        return Ahead(
-            left.polls, left.payloads | payloads, left.arming | arming, left.hasty | arming, left.writing | writing, left.seeing
+        return replace(
+            left,
+            payloads=left.payloads | payloads,
+            arming=left.arming | arming,
+            hasty=left.hasty | arming,
+            writing=left.writing | writing,
         )
 
     def _alone(self, state: State, step: Step, others: Sequence[Ahead]) -> bool:
@@ -96,7 +104,12 @@ class Reduction:
         one, cell = self._touched(state, step)
         if not (cell & self._mail and _arms(one)) or state.memory[one.cell] == self._machine.system.cells[one.cell].sentinel:
             return False
-        return not any(cell & other.polls for other in others)
+        own = self._ahead[step.thread][state.places[step.thread]]
+        later = state.buffers[step.thread][step.at + 1 :]
+        gated = own.polls | own.seeing | own.writing | own.waits
+        for store in later:
+            gated |= ~0 if store.release else _cell(store)
+        return not cell & gated and not any(cell & other.polls for other in others)
 
     def _touched(self, state: State, step: Step) -> tuple[Store | Wait | Load | Atomic, Cells]:
         if step.what == "visible":
@@ -110,7 +123,7 @@ class Reduction:
 
 def _ahead(program: tuple[Instruction, ...]) -> list[Ahead]:
     """By place in the program."""
-    found = [Ahead(0, 0, 0, 0, 0, 0)]
+    found = [Ahead(0, 0, 0, 0, 0, 0, 0)]
     for one in reversed(program):
         last, polls = found[-1], _polls(one)
         seeing = 0 if polls or isinstance(one, Store) else _cell(one)
@@ -122,6 +135,7 @@ def _ahead(program: tuple[Instruction, ...]) -> list[Ahead]:
                 last.hasty & ~polls | _arms(one),
                 last.writing | _writes(one),
                 last.seeing | seeing,
+                last.waits | (~0 if isinstance(one, Fence) or getattr(one, "release", False) else 0),
             )
         )
     return found[::-1]
