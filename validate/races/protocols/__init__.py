@@ -2,13 +2,21 @@
 
 from validate.races.protocol import Protocol
 from validate.races.protocols import (
+    dependent_launch,
+    kda_cluster,
     o_proj,
     placement,
     shared_experts,
+    side_stream,
+    split_k,
 )
 
 PROTOCOLS: tuple[Protocol, ...] = (
+    split_k.PROTOCOL,
+    kda_cluster.PROTOCOL,
     o_proj.PROTOCOL,
     placement.PROTOCOL,
     shared_experts.PROTOCOL,
+    side_stream.PROTOCOL,
+    dependent_launch.PROTOCOL,
 )
