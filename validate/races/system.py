@@ -19,6 +19,11 @@ ARMED = "armed"  # a Lamport mailbox that waits for its payload: the sentinel
 Registers = dict[str, Value]
 
 
+def at_least(count: int) -> Callable[[Value], bool]:
+    """Of a counter that goes up: whether it has come so far."""
+    return lambda value: value >= count  # type: ignore[operator]
+
+
 @dataclass(frozen=True)
 class Cell:
     """``start``: its first value. ``sentinel``: the value by which readers know that nothing has come, None if it is no mailbox.

@@ -1,6 +1,26 @@
 """The protocols, in the order in which a decode layer runs them."""
 
 from validate.races.protocol import Protocol
-from validate.races.protocols import front, o_proj, two_shot
+from validate.races.protocols import (
+    dependent_launch,
+    front,
+    kda_cluster,
+    o_proj,
+    placement,
+    shared_experts,
+    side_stream,
+    split_k,
+    two_shot,
+)
 
-PROTOCOLS: tuple[Protocol, ...] = (o_proj.PROTOCOL, two_shot.PROTOCOL, front.PROTOCOL)
+PROTOCOLS: tuple[Protocol, ...] = (
+    split_k.PROTOCOL,
+    kda_cluster.PROTOCOL,
+    o_proj.PROTOCOL,
+    two_shot.PROTOCOL,
+    front.PROTOCOL,
+    placement.PROTOCOL,
+    shared_experts.PROTOCOL,
+    side_stream.PROTOCOL,
+    dependent_launch.PROTOCOL,
+)
