@@ -121,8 +121,10 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def races(session: nox.Session) -> None:
-    setup(session)
-    tool(session, "validate", "races", *session.posargs)
+    on_gpu = "--gpu" in session.posargs
+    setup(session, "[build]" if on_gpu else "")
+    arguments = [argument for argument in session.posargs if argument != "--gpu"]
+    tool(session, "validate", "races-gpu" if on_gpu else "races", *arguments)
 
 
 @nox.session
