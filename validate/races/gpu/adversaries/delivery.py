@@ -24,6 +24,7 @@ class Delivery:
         self._blocks = max(1, min(MOST_BLOCKS, self.count // (scatter.THREADS * EACH)))
         self._scatter = scatter.compiled()
         nothing = torch.zeros(1, dtype=torch.int32, device=bench.device)
+        self._read_meanwhile = nothing, nothing
         self._launch(nothing, nothing, nothing, 0, bench.side)
         bench.sync()
 
@@ -34,6 +35,7 @@ class Delivery:
 
     def send(self, payload: Tensor, order: Tensor, pauses: Tensor, on: torch.cuda.Stream) -> None:
         """``order``: int32 indices of words; ``pauses``: int32, ns before each."""
+        self._read_meanwhile = order, pauses  # nobody else may get their memory before the kernel has read it
         self._launch(payload, order, pauses, order.numel(), on)
 
     def _launch(self, payload: Tensor, order: Tensor, pauses: Tensor, count: int, on: torch.cuda.Stream) -> None:
