@@ -68,21 +68,23 @@ def replay(
 
 def races_gpu(
     vllm_src: Annotated[Path | None, typer.Option(help="vLLM's sources  [default: the installed vLLM]")] = None,
-    keyword: Annotated[str | None, typer.Option("-k", help="words that the trials' names hold")] = None,
+    keyword: Annotated[
+        str | None, typer.Option("-k", help="parts of trials' names, joined by and, or, not; or a whole name")
+    ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="of a trial, and of its control")] = 200,
-    sanitize: Annotated[bool, typer.Option("--sanitize", help="compute-sanitizer's sessions, too")] = False,
+    sanitize: Annotated[bool, typer.Option("--sanitize", help="compute-sanitizer's sessions instead of the trials")] = False,
     workers: Annotated[int | None, typer.Option("-n", min=1, help="trials at a time  [default: cores, at most 12]")] = None,
     output: Annotated[Path, typer.Option(help="folder that run records go to")] = Path("runs"),
     listed: Annotated[bool, typer.Option("--list", help="run nothing; print the trials' names")] = False,
 ) -> int:
     """Runs vLLM's own kernels on one GPU under adversarial timing, and copies without their fixes beside them."""
-    from validate.races.gpu import plan
+    from validate.races.gpu import plan, sanitizer
     from validate.races.gpu.record import Asked
     from validate.report.console import console
 
     if listed:
-        for trial in plan.chosen(keyword):
-            typer.echo(trial.name)
+        for one in sanitizer.sessions(keyword) if sanitize else plan.chosen(keyword):
+            typer.echo(one.name)
         return 0
     from validate.races.gpu import session
 

@@ -1,13 +1,18 @@
 """Processes that hang, die or say nothing: none of them is a pass."""
 
+import contextlib
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from validate.paths.vllm.source import Source
 from validate.races.gpu import children, judging
+from validate.races.gpu.bound import Bound
 from validate.races.gpu.child import Part
+from validate.races.gpu.faults import FAULTS
 from validate.races.gpu.record import Asked, Attempt, Trial
 from validate.verdict import Verdict
 
@@ -65,3 +70,66 @@ def test_the_real_child_says_why_it_cannot(tmp_path: Path) -> None:
     found = children.tried(TRIAL, ASKED, tmp_path, 0, deadline=100.0)
     assert judging.verdict(found) is Verdict.INVALID
     assert str(found.lost).startswith("exit code 1: ")
+
+
+def test_what_runs_is_stopped(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(children.ended, [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log", 50.0)
+        while not children._running:
+            time.sleep(0.01)
+        children.stop()
+        assert waiting.result(timeout=20) == "exit code -9: it said nothing"
+    assert not children._running
+
+
+@pytest.mark.parametrize(
+    ("control", "parts"),
+    [("not armed again", ["sound", "control", "undisturbed"]), ("hung", ["sound", "control"])],
+)
+def test_a_child_tries_the_kernel_its_control_and_the_control_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, vllm_source: Path, control: str, parts: list[str]
+) -> None:
+    pytest.importorskip("cutlass")
+    from tests.races.gpu import test_trial
+    from validate.races.gpu import adversaries, bench, child, kernels
+
+    made: list[Path] = []
+
+    class Here(test_trial.NoGpu):
+        device = "cpu"
+
+        def expect(self, bound: object) -> None: ...
+
+        def finish(self, bound: object) -> None:
+            if control == "hung" and made[-1].name == "control":
+                raise bench.Hung("did not end within 5 s")
+
+    def bind(source: Source, device: str, **sizes: int) -> Bound:
+        made.append(source.root)
+        return test_trial.kernel(rearm=source.root.name not in ("control", "undisturbed"))
+
+    monkeypatch.setattr(bench, "Bench", Here)
+    monkeypatch.setattr(kernels, "KERNELS", {"kda": bind})
+    monkeypatch.setattr(adversaries, "ADVERSARIES", {"predecessor": test_trial.Late})
+    order = child.Order(
+        trial=TRIAL.model_copy(update={"stall": "kda-start"}), vllm_src=str(vllm_source), repeats=6, dump_after=60.0
+    )
+    told: dict[str, Attempt] = {}
+
+    class Ended(Exception): ...
+
+    def tell(part: str, attempt: Attempt) -> None:
+        told[part] = attempt
+        if attempt.hung:
+            raise Ended  # as the child's process ends
+
+    with contextlib.suppress(Ended):
+        child._try(order, tmp_path, tell)
+    assert list(told) == parts
+    assert told["sound"] == Attempt(repeats=6)
+    assert told["control"].wrong
+    names = [root.name for root in made]
+    assert names[:3] == ["sound", vllm_source.name, "control"]
+    text = (tmp_path / "control" / FAULTS[TRIAL.fault].change.file).read_text()
+    assert "spin(100000)" in text
+    assert "griddepcontrol_wait()" not in text

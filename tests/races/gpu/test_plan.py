@@ -30,7 +30,7 @@ def test_a_delay_and_its_fault_are_in_the_same_file() -> None:
 
 
 def test_words_select_trials() -> None:
-    assert {trial.kernel for trial in plan.chosen("kda poisoned")} == {"kda"}
+    assert {trial.kernel for trial in plan.chosen("kda and poisoned")} == {"kda"}
     with pytest.raises(InputError, match="-k 'nothing' selects none of"):
         plan.chosen("nothing")
 

@@ -125,7 +125,7 @@ def program(folder: Path, said: str) -> str:
 )
 def test_a_session(tmp_path: Path, said: str, reports: int, lost: str | None) -> None:
     there = program(tmp_path, said)
-    one = next(one for one in sanitizer.sessions("racecheck kda") if one.fault is None)
+    one = next(one for one in sanitizer.sessions("racecheck and kda") if one.fault is None)
     named = sanitizer.name_filter(there)
     assert named == "--kernel-regex"
     found = sanitizer.sanitized(one, Asked(vllm_src="nowhere"), there, named, tmp_path, 0)

@@ -1,5 +1,6 @@
 """Refusals, and a run's record, summary and exit code from results that are given."""
 
+import importlib.util
 import io
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from rich.console import Console
 from tests.support import Tool
 from validate.errors import InputError
 from validate.races.gpu import plan, session
-from validate.races.gpu.record import Asked, Attempt, Manifest, Report, Sanitized, Tried
+from validate.races.gpu.record import TRIALS, Asked, Attempt, Manifest, Report, Sanitized, Trial, Tried
 from validate.records.model import Machine, VllmFiles
 
 FINE = Attempt(repeats=200)
@@ -59,7 +60,7 @@ def test_the_trials_are_listed_on_any_machine(tool: Tool) -> None:
 def manifest() -> Manifest:
     return Manifest(
         asked=Asked(vllm_src="/vllm"),
-        planned=3,
+        planned=1,
         gpu="NVIDIA H200",
         vllm=VllmFiles(version="0.33.0", commit=None, files={}),
         versions={},
@@ -74,7 +75,8 @@ def manifest() -> Manifest:
 def ended(there: Path, sound: Attempt, control: Attempt, *sanitized: Sanitized) -> tuple[int, str, str, str]:
     tried = [Tried(trial=plan.TRIALS[0], sound=sound, control=control, undisturbed=FINE, seconds=9.5)]
     out = Console(file=io.StringIO(), width=200)
-    code = session.end(there, manifest(), tried, sanitized, out)
+    planned = manifest().model_copy(update={"planned": 1 + len(sanitized)})
+    code = session.end(there, planned, tried, sanitized, out)
     texts = [(there / name).read_text() for name in ("summary.md", "junit.xml")]
     return code, *texts, out.file.getvalue()  # type: ignore[attr-defined,return-value]
 
@@ -111,3 +113,51 @@ def test_a_report_of_the_sanitizer_fails(tmp_path: Path) -> None:
     assert code == 1
     assert "| memcheck/kda/rows4 | FAIL | 3 | error: Invalid __global__ read |" in summary
     assert "3 in kernel_cutlass_kda" in said
+
+
+def whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, vllm_source: Path, asked: Asked) -> int:
+    a_gpu(monkeypatch, (9, 0))
+    return session.run(vllm_source, asked, 3, tmp_path, Console(file=io.StringIO(), width=200))
+
+
+def record(tmp_path: Path) -> Path:
+    (there,) = tmp_path.iterdir()
+    return there
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cutlass") is None, reason="nvidia-cutlass-dsl is not installed")
+def test_a_run_records_each_trial_as_it_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, vllm_source: Path) -> None:
+    def tried(trial: Trial, asked: Asked, scratch: Path, number: int) -> Tried:
+        assert Path(asked.vllm_src).is_dir()
+        assert scratch.is_dir()
+        return Tried(trial=trial, sound=FINE, control=WRONG)
+
+    monkeypatch.setattr(session.children, "tried", tried)
+    assert whole(monkeypatch, tmp_path, vllm_source, Asked(vllm_src="", keyword="mla_query")) == 0
+    names = [Tried.model_validate_json(row).trial.name for row in (record(tmp_path) / TRIALS).read_text().splitlines()]
+    assert sorted(names) == sorted(trial.name for trial in plan.chosen("mla_query"))
+    found = Manifest.model_validate_json((record(tmp_path) / "manifest.json").read_text())
+    assert found.vllm.version == "0.33.0"
+    assert any(name.endswith("kda/kernel.py") for name in found.vllm.files)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cutlass") is None, reason="nvidia-cutlass-dsl is not installed")
+def test_an_interrupted_run_is_invalid_and_keeps_what_it_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, vllm_source: Path
+) -> None:
+    first = plan.chosen("mla_query")[0]
+
+    def tried(trial: Trial, asked: Asked, scratch: Path, number: int) -> Tried:
+        if trial != first:
+            raise KeyboardInterrupt
+        return Tried(trial=trial, sound=FINE, control=WRONG)
+
+    stopped = []
+    monkeypatch.setattr(session.children, "tried", tried)
+    monkeypatch.setattr(session.children, "stop", lambda: stopped.append(True))
+    monkeypatch.setattr(session, "as_completed", lambda waiting: waiting)
+    with pytest.raises(KeyboardInterrupt):
+        whole(monkeypatch, tmp_path, vllm_source, Asked(vllm_src="", keyword="mla_query"))
+    assert stopped
+    assert Manifest.model_validate_json((record(tmp_path) / "manifest.json").read_text()).verdict == "INVALID"
+    assert "**INVALID**: 1 of " in (record(tmp_path) / "summary.md").read_text()

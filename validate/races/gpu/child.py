@@ -39,6 +39,7 @@ def _main(order_file: str, out_file: str) -> None:
     if sys.platform == "linux":  # ended with its parent, whose deadline is gone then
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.environ["CUDA_MODULE_LOADING"] = "EAGER"  # a kernel that is loaded while another polls waits for it, and so for ever
+    os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"  # streams that share a hardware queue wait for each other, too
     order = Order.model_validate_json(Path(order_file).read_text(encoding="utf-8"))
     faulthandler.dump_traceback_later(order.dump_after)
     out = Path(out_file)

@@ -12,6 +12,7 @@ from validate.races.gpu.record import Asked, Attempt, Trial, Tried
 
 DEADLINE = 150.0  # seconds: several times what a trial takes to start, compile three kernels and repeat them
 TELLING = 5.0  # seconds before it, the child says where it is
+_running: set[subprocess.Popen[bytes]] = set()
 
 
 def tried(trial: Trial, asked: Asked, scratch: Path, number: int, deadline: float = DEADLINE) -> Tried:
@@ -40,17 +41,26 @@ def read(out: Path) -> dict[str, Attempt]:
 
 def ended(command: Sequence[str], log: Path, deadline: float, environment: dict[str, str] | None = None) -> str:
     """Runs a command to its end, or kills it at the deadline; says how it ended. What it prints goes to ``log``."""
-    with log.open("wb") as opened:
+    given = {**os.environ, **(environment or {})}
+    with log.open("wb") as opened, subprocess.Popen(command, stdout=opened, stderr=subprocess.STDOUT, env=given) as process:
+        _running.add(process)
         try:
-            done = subprocess.run(
-                command, stdout=opened, stderr=subprocess.STDOUT, timeout=deadline, env={**os.environ, **(environment or {})}
-            )
+            code = process.wait(deadline)
         except subprocess.TimeoutExpired:
+            process.kill()
             return f"killed after {deadline:.0f} s" + _where(log)
-    if done.returncode == 0:
+        finally:
+            _running.discard(process)
+    if code == 0:
         return "exit code 0"
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return f"exit code {done.returncode}: {lines[-1] if lines else 'it said nothing'}"
+    return f"exit code {code}: {lines[-1] if lines else 'it said nothing'}"
+
+
+def stop() -> None:
+    """Kills all that still run."""
+    for process in list(_running):
+        process.kill()
 
 
 def _where(log: Path) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from validate.errors import InputError
+from validate.numerics import selection
 from validate.races.gpu.faults import FAULTS
 from validate.races.gpu.record import Trial
 
@@ -63,7 +64,7 @@ TRIALS: tuple[Trial, ...] = (
     _trial("o_proj", {"tp": 8, "rows": 4}, "poisoned", "producer-warps", "producer-warp"),
     # poisoned shared memory alone
     _trial("attn_res", RING, "poisoned", "attn_res-exchange-wait"),
-    _trial("kda", KDA_32, "poisoned", "kda-state-wait"),
+    _trial("kda", {"tp": 8, "rows": 64}, "poisoned", "kda-state-wait"),
     _trial("mla_query", QUERY_1, "poisoned", "query-gather-wait"),
     _trial("mla_value", {"tp": 16, "rows": 8, "q": 4}, "poisoned", "value-copy-wait"),
     # few multiprocessors: clusters start late, and after their payload
@@ -76,9 +77,8 @@ TRIALS: tuple[Trial, ...] = (
 
 
 def chosen(keyword: str | None) -> list[Trial]:
-    """The trials whose name holds all words of ``keyword``. InputError if none does."""
-    words = (keyword or "").split()
-    found = [trial for trial in TRIALS if all(word in trial.name for word in words)]
+    """The trials whose names match: parts joined by and, or, not; or one whole name. InputError if none does."""
+    found = [trial for trial in TRIALS if keyword in (None, trial.name) or selection.matches(keyword or "", trial.name)]
     if not found:
         raise InputError(f"-k '{keyword}' selects none of {len(TRIALS)} trials: their names are as '{TRIALS[0].name}'")
     return found

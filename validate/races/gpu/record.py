@@ -14,7 +14,7 @@ class Asked(Record):
     vllm_src: str
     keyword: str | None = None
     repeats: int = 200
-    sanitize: bool = False
+    sanitize: bool = False  # compute-sanitizer's sessions instead of trials
 
 
 class Trial(Record):
@@ -84,7 +84,7 @@ class Report(Record):
 class Sanitized(Record):
     """One kernel under one tool of compute-sanitizer. ``fault``: of a copy that the tool must report; None of the sound kernel.
 
-    ``lost``: why there is no result.
+    ``lost``: why there is no result. ``said``: how its output begins, where there is a report or no result.
     """
 
     tool: str
@@ -92,6 +92,7 @@ class Sanitized(Record):
     sizes: dict[str, int]
     fault: str | None = None
     reports: tuple[Report, ...] = ()
+    said: str = ""
     seconds: float = 0.0
     lost: str | None = None
 

@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 from validate.errors import InputError
+from validate.numerics import selection
 from validate.races.gpu import children
 from validate.races.gpu.launched import Order
 from validate.races.gpu.record import Asked, Report, Sanitized
@@ -40,6 +41,7 @@ CONTROLS = (
     ("memcheck", "attn_res", {"slots": 8, "rows": 2, "write": 7}, "block-beyond"),
     ("racecheck", "kda", {"tp": 8, "rows": 32}, "kda-norms"),
 )
+SAID = 3000  # characters of an output that are recorded
 _PREFIX = "========= "
 _SUMMARY = re.compile(r"=+ (?:ERROR|RACECHECK) SUMMARY: ")
 _RACE = re.compile(r"(Error|Warning): (Race reported between .*)")
@@ -57,11 +59,14 @@ def found() -> str:
 
 
 def sessions(keyword: str | None) -> list[Sanitized]:
-    """The sessions, the controls first, without results. ``keyword``: words that the names hold, as those of trials."""
+    """The sessions, the controls first, without results. ``keyword`` as of the trials. InputError if it selects none."""
     controls = [Sanitized(tool=tool, kernel=kernel, sizes=sizes, fault=fault) for tool, kernel, sizes, fault in CONTROLS]
     sound = [Sanitized(tool=tool, kernel=kernel, sizes=sizes) for kernel, sizes in CASES for tool in TOOLS]
-    words = (keyword or "").split()
-    return [one for one in controls + sound if all(word in one.name for word in words)]
+    every = controls + sound
+    found = [one for one in every if keyword in (None, one.name) or selection.matches(keyword or "", one.name)]
+    if not found:
+        raise InputError(f"-k '{keyword}' selects none of the sessions: their names are as '{sound[0].name}'")
+    return found
 
 
 def command(program: str, name_filter: str, tool: str, order: Path) -> list[str]:
@@ -102,7 +107,13 @@ def sanitized(one: Sanitized, asked: Asked, program: str, named: str, scratch: P
     reports, lost = parsed(text)
     if lost is None and not reports and "launched" not in text.splitlines():
         lost = f"the kernel was not launched to its end: {said}"
-    update = {"reports": reports, "lost": lost and f"{lost} ({said})", "seconds": round(time.monotonic() - start, 1)}
+    head = text[:SAID] if reports or lost else ""
+    update = {
+        "reports": reports,
+        "said": head,
+        "lost": lost and f"{lost} ({said})",
+        "seconds": round(time.monotonic() - start, 1),
+    }
     return one.model_copy(update=update)
 
 

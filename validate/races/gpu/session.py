@@ -52,13 +52,16 @@ def opened(vllm_src: Path | None) -> source.Source:
 
 
 def run(vllm_src: Path | None, asked: Asked, workers: int, output: Path, out: Console) -> int:
-    """Makes the trials, and with ``sanitize`` compute-sanitizer's sessions, too. InputError before there is a folder."""
+    """Makes the trials, or with ``sanitize`` compute-sanitizer's sessions. InputError before there is a folder.
+
+    Ctrl-C ends the children and keeps what is recorded, which is then judged INVALID as a whole.
+    """
     there_is = gpu()
     files = opened(vllm_src)
     asked = asked.model_copy(update={"vllm_src": str(files.root)})
-    trials = plan.chosen(asked.keyword)
     program = sanitizer.found() if asked.sanitize else None
     sessions = sanitizer.sessions(asked.keyword) if asked.sanitize else []
+    trials = [] if asked.sanitize else plan.chosen(asked.keyword)
     commit, dirty = provenance.commit()
     version, vllm_commit = files.version()
     there = folder.create(output, "races-gpu")
@@ -75,24 +78,32 @@ def run(vllm_src: Path | None, asked: Asked, workers: int, output: Path, out: Co
         start=folder.now(),
     )
     _keep(there, manifest)
-    with tempfile.TemporaryDirectory(prefix="k3-parity-") as scratch:
-        at = Path(scratch)
-        jobs = [partial(children.tried, trial, asked, at, n) for n, trial in enumerate(trials)]
-        tried = _all(jobs, workers, there / TRIALS, out)
-        sanitized: list[Sanitized] = []
-        if program is not None:
-            named = sanitizer.name_filter(program)
-            more = [partial(sanitizer.sanitized, one, asked, program, named, at, n) for n, one in enumerate(sessions)]
-            sanitized = _all(more, workers, there / SANITIZED, out)
-    tried.sort(key=lambda one: trials.index(one.trial))
-    order = [one.name for one in sessions]
-    sanitized.sort(key=lambda one: order.index(one.name))
+    tried: list[Tried] = []
+    sanitized: list[Sanitized] = []
+    try:
+        with tempfile.TemporaryDirectory(prefix="k3-parity-") as scratch:
+            at = Path(scratch)
+            if program is None:
+                jobs = [partial(children.tried, trial, asked, at, n) for n, trial in enumerate(trials)]
+                _all(jobs, workers, there / TRIALS, tried, out)
+            else:
+                named = sanitizer.name_filter(program)
+                more = [partial(sanitizer.sanitized, one, asked, program, named, at, n) for n, one in enumerate(sessions)]
+                _all(more, workers, there / SANITIZED, sanitized, out)
+    except KeyboardInterrupt:
+        end(there, manifest, tried, sanitized, out)
+        raise
     return end(there, manifest, tried, sanitized, out)
 
 
 def end(there: Path, manifest: Manifest, tried: Sequence[Tried], sanitized: Sequence[Sanitized], out: Console) -> int:
-    """Judges what was found, and writes and shows it. Returns the exit code."""
+    """Judges what was found, and writes and shows it, in the order of the names. Returns the exit code."""
+    tried = sorted(tried, key=lambda one: one.trial.name)
+    sanitized = sorted(sanitized, key=lambda one: one.name)
     found = checks(tried, sanitized)
+    if len(found) < manifest.planned:
+        text = f"{len(found)} of {manifest.planned} were run"
+        found.append(_check("complete", Verdict.INVALID, text))
     verdict = worst(check.verdict for check in found if check.verdict)
     manifest = manifest.model_copy(update={"end": folder.now(), "verdict": verdict})
     _keep(there, manifest)
@@ -126,8 +137,7 @@ def _check(name: str, verdict: Verdict, why: str) -> Check:
     return Check(name=name, verdict=verdict, detail=name, findings=findings)
 
 
-def _all(jobs: Sequence[Callable[[], Found]], workers: int, file: Path, out: Console) -> list[Found]:
-    found: list[Found] = []
+def _all(jobs: Sequence[Callable[[], Found]], workers: int, file: Path, found: list[Found], out: Console) -> None:
     folder.write(file.parent, file.name, "")
     with Progress(console=out, transient=True) as progress, ThreadPoolExecutor(workers) as pool:
         bar = progress.add_task(file.stem, total=len(jobs))
@@ -139,8 +149,8 @@ def _all(jobs: Sequence[Callable[[], Found]], workers: int, file: Path, out: Con
                 progress.update(bar, advance=1)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            children.stop()
             raise
-    return found
 
 
 def _digests(root: Path) -> dict[str, str]:
