@@ -68,9 +68,7 @@ def replay(
 
 def races_gpu(
     vllm_src: Annotated[Path | None, typer.Option(help="vLLM's sources  [default: the installed vLLM]")] = None,
-    keyword: Annotated[
-        str | None, typer.Option("-k", help="parts of trials' names, joined by and, or, not; or a whole name")
-    ] = None,
+    keyword: Annotated[str | None, typer.Option("-k", help="parts of names, joined by and, or, not; or a whole name")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="of a trial, and of its control")] = 200,
     sanitize: Annotated[bool, typer.Option("--sanitize", help="compute-sanitizer's sessions instead of the trials")] = False,
     workers: Annotated[int | None, typer.Option("-n", min=1, help="trials at a time  [default: cores, at most 12]")] = None,

@@ -28,6 +28,8 @@ def test_each_kernel_is_one_launch_of_what_was_compiled(vllm_source: Path) -> No
         "route RouteSitu",
         "situ RouteSitu",
         "kda KdaSplit",
+        "dense_situ DenseSitu",
+        "skinny CuteSkinnyGemm",
         "mla_query MlaQuery",
         "mla_value MlaValue",
         "o_proj OprojProducer",

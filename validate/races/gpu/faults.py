@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from validate.paths.vllm.edits import Change
-from validate.paths.vllm.entries import CUTEDSL, FRONT, MLA_QUERY, MLA_VALUE, PREPARED_EMBEDDING
+from validate.paths.vllm.entries import CUTEDSL, DENSE, FRONT, MLA_QUERY, MLA_VALUE, PREPARED_EMBEDDING, SKINNY
 
 PRIMITIVES, MAILBOX = f"{CUTEDSL}/common/primitives.py", f"{CUTEDSL}/common/mailbox.py"
 ATTN_RES, KDA, PRODUCER = f"{CUTEDSL}/attn_res/kernel.py", f"{CUTEDSL}/kda/kernel.py", f"{CUTEDSL}/oproj/producer.py"
@@ -86,6 +86,8 @@ FAULTS: Mapping[str, Fault] = {
         old=f"                else:\n                    {WAIT}\n",
         new="                else:\n",
     ),
+    "dense-wait": _fault("no wait for the predecessor", DENSE, old=f"        {WAIT}\n", new="\n"),
+    "skinny-wait": _fault("no wait for the predecessor", SKINNY, old=WAIT, new="pass"),
     "route-warps": _fault(
         "no barrier between the warps' maxima and whoever compares them",
         FRONT,

@@ -34,6 +34,8 @@ TRIALS: tuple[Trial, ...] = (
     _trial("attn_res", PLAIN, "predecessor", "attn_res-entry-wait"),
     _trial("attn_res", FINAL, "predecessor", "attn_res-entry-wait"),
     _trial("situ", {"rows": 4}, "predecessor", "situ-wait"),
+    _trial("dense_situ", {"tp": 16, "rows": 4}, "predecessor", "dense-wait"),
+    _trial("skinny", {"tp": 16, "rows": 2}, "predecessor", "skinny-wait"),
     _trial("kda", KDA_4, "predecessor", "kda-wait"),
     _trial("kda", KDA_1, "predecessor", "kda-wait"),
     _trial("kda", KDA_32, "predecessor", "kda-main-wait"),
@@ -50,6 +52,7 @@ TRIALS: tuple[Trial, ...] = (
     _trial("kda", KDA_1, "successor", "kda-wait"),
     _trial("mla_query", QUERY_2, "successor", "query-wait"),
     _trial("o_proj", {"tp": 16, "rows": 4}, "successor", "producer-wait"),
+    _trial("skinny", {"tp": 8, "rows": 1}, "successor", "skinny-wait"),
     # a delay within the kernel, over poisoned shared memory
     _trial("attn_res", PLAIN, "poisoned", "attn_res-cluster-wait", "attn_res-start"),
     _trial("attn_res", PLAIN, "poisoned", "attn_res-six", "attn_res-send"),
