@@ -24,17 +24,14 @@ class HeldBack(Adversary):
     def __init__(self, bench: Bench, bound: Bound) -> None:
         super().__init__(bench, bound)
         self._delivery = Delivery(bench, bound)
-        self._words = self._delivery.words.cpu()
 
     def run(self, contents: Contents, repeat: int) -> None:
         """In turn a slot, a fragment, a word."""
         assert contents.mailbox is not None
-        device = self.bench.device
         random = torch.Generator().manual_seed(repeat)
-        held = held_back(self._words, repeat, random)
-        order, first = last(self._words, held, self._delivery.threads)
+        held = held_back(self._delivery.words, repeat, random)
+        order, first = last(self._delivery.words, held, self._delivery.threads)
         pauses = LATE * first.int()
-        order, pauses = order.to(device), pauses.to(device)
         self.bench.sync()
         self.bound.launch()
         self._delivery.send(contents.mailbox, order, pauses, self.bench.side)
@@ -46,7 +43,7 @@ def held_back(words: torch.Tensor, repeat: int, random: torch.Generator) -> torc
     slot = int(torch.randint(slots, (), generator=random))
     word = int(torch.randint(width, (), generator=random))
     start, count = ((0, width), (word // FRAGMENT * FRAGMENT, FRAGMENT), (word, 1))[repeat % 3]
-    held = torch.zeros(words.shape, dtype=torch.bool)
+    held = torch.zeros(words.shape, dtype=torch.bool, device=words.device)
     held[slot, :, start : start + count] = True
     return held
 
@@ -55,6 +52,6 @@ def last(words: torch.Tensor, held: torch.Tensor, threads: int) -> tuple[torch.T
     """An order of the words that ends with those held back; and, bool, the first of these that each of the threads stores."""
     flat, late = words.flatten(), held.flatten()
     order = torch.cat([flat[~late], flat[late]])
-    entry = torch.arange(len(order))
+    entry = torch.arange(len(order), device=words.device)
     since = len(order) - int(late.sum())
     return order, (entry >= since) & (entry - threads < since)
