@@ -4,18 +4,16 @@
 first launch is its kernel's first, in a fresh process. Copies of vLLM's files go beside OUT.
 """
 
-import ctypes
 import faulthandler
 import os
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from validate.processes import end_with_parent
 from validate.races.gpu.record import Attempt, Trial
 from validate.records.model import Record
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 SOUND, CONTROL, UNDISTURBED = "sound", "control", "undisturbed"
 
 
@@ -36,8 +34,7 @@ class Part(Record):
 
 
 def _main(order_file: str, out_file: str) -> None:
-    if sys.platform == "linux":  # ended with its parent, whose deadline is gone then
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     os.environ["CUDA_MODULE_LOADING"] = "EAGER"  # a kernel that is loaded while another polls waits for it, and so for ever
     os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"  # streams that share a hardware queue wait for each other, too
     order = Order.model_validate_json(Path(order_file).read_text(encoding="utf-8"))
