@@ -130,6 +130,8 @@ def test_a_child_tries_the_kernel_its_control_and_the_control_alone(
     assert told["control"].wrong
     names = [root.name for root in made]
     assert names[:3] == ["sound", vllm_source.name, "control"]
-    text = (tmp_path / "control" / FAULTS[TRIAL.fault].change.file).read_text()
-    assert "spin(100000)" in text
-    assert "griddepcontrol_wait()" not in text
+    assert names[3:] == parts[2:]
+    for name, delay in (("sound", True), ("control", True), ("undisturbed", False))[: len(parts)]:
+        text = (tmp_path / name / FAULTS[TRIAL.fault].change.file).read_text()
+        assert ("spin(100000)" in text) == delay
+        assert ("griddepcontrol_wait()" in text) == (name == "sound")

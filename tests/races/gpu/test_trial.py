@@ -14,7 +14,7 @@ from validate.races.gpu.bench import Hung
 from validate.races.gpu.bound import Bound, Contents, contents, draw, poison, region, unarmed
 from validate.races.gpu.record import Attempt
 
-ROWS, WIDTH = 2, 8
+ROWS, WIDTH = 2, 128  # of which the late row's fill more than one alignment
 
 
 class NoGpu:
