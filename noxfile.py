@@ -131,9 +131,12 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def races(session: nox.Session) -> None:
+    if "--gpu" in session.posargs:
+        setup(session, "[build]")
+        return tool(session, "validate", "races-gpu", *(argument for argument in session.posargs if argument != "--gpu"))
     engine(session)
     models = ("validate", "races", *session.posargs)
-    tools(session, models, *([] if session.posargs else [("validate", "equivalence", "company")]))
+    return tools(session, models, *([] if session.posargs else [("validate", "equivalence", "company")]))
 
 
 @nox.session

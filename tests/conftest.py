@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,21 +10,10 @@ import torch
 
 from tests.support import Edit, Tool, line
 from validate import profiles
-from validate.paths.vllm import entries
+from validate.paths.vllm.edits import Change, copied
 from validate.records import folder as records
 from validate.records.model import Arguments, Line, Machine, Manifest
 
-# What vLLM's kernel files import from outside their folder, and no adapter calls.
-BESIDE = {
-    "vllm/envs.py",
-    "vllm/model_executor/kernels/linear/cute_dsl/_ll_router_common.py",
-    "vllm/model_executor/kernels/linear/cute_dsl/ll_bf16.py",
-    "vllm/model_executor/kernels/linear/cute_dsl/skinny_gemm.py",
-    "vllm/third_party/flash_linear_attention/ops/op.py",
-    "vllm/utils/collection_utils.py",
-    "vllm/utils/math_utils.py",
-    "vllm/utils/multi_stream_utils.py",
-}
 torch.set_num_threads(1)  # a test process a core: more threads would wait for each other
 
 
@@ -48,18 +36,7 @@ def edited(tmp_path: Path, vllm_source: Path) -> Edit:
     """Makes a copy of vLLM's kernel files with replacements in one of them."""
 
     def edit(file: str, replacements: dict[str, str]) -> Path:
-        shutil.copytree(vllm_source / entries.NVIDIA, tmp_path / entries.NVIDIA, ignore=shutil.ignore_patterns("__pycache__"))
-        called = [*entries.DEFAULT.values(), *entries.SPECIALIZED.values()]
-        beside = {entry.file for stage in called for entry in stage} | BESIDE
-        for name in (name for name in beside if not name.startswith(entries.NVIDIA)):
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(vllm_source / name, tmp_path / name)
-        text = (tmp_path / file).read_text()
-        for old, new in replacements.items():
-            assert old in text, old
-            text = text.replace(old, new)
-        (tmp_path / file).write_text(text)
-        return tmp_path
+        return copied(vllm_source, tmp_path, Change(file, replacements))
 
     return edit
 

@@ -22,6 +22,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 
 app.command()(races.races)
 app.command()(races.replay)
+app.command()(races.races_gpu)
 
 Run = Annotated[Path, typer.Argument(help="folder of a run record")]
 ProfileName = Annotated[str | None, typer.Option(help="profile name, or a .toml file  [default: cpu]")]

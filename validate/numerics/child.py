@@ -5,19 +5,17 @@ input: ``[case, file]``, JSON, a line each. It writes the task's lines to the fi
 """
 
 import contextlib
-import ctypes
 import faulthandler
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
+from validate.processes import end_with_parent
 from validate.records.model import Line
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 DEADLINE = 150.0  # seconds: several times what starting, building, compiling and judging a case takes
 TELLING = 5.0  # seconds before it, the child says where it is
 
@@ -79,8 +77,7 @@ def _main(plan_file: str) -> None:
     from validate.numerics import judge, plan
     from validate.numerics.test_stages import beside_kernels
 
-    if sys.platform == "linux":  # ended with its parent, whose deadline is gone then
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     torch.set_num_threads(1)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what compilers print is no answer

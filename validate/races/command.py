@@ -1,4 +1,4 @@
-"""``python -m validate races`` and ``replay``."""
+"""``python -m validate races``, ``replay`` and ``races-gpu``."""
 
 import os
 import signal
@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from validate.errors import InputError
+
+MOST_AT_A_TIME = 12  # trials on one GPU: each has a context of about 1 GB there, and they take turns
 
 
 def races(
@@ -62,3 +64,28 @@ def replay(
         return Verdict.PASS.exit_code
     out.print(f"{shown.violation.kind}: {shown.violation.text}", markup=False, soft_wrap=True)
     return Verdict.FAIL.exit_code
+
+
+def races_gpu(
+    vllm_src: Annotated[Path | None, typer.Option(help="vLLM's sources  [default: the installed vLLM]")] = None,
+    keyword: Annotated[str | None, typer.Option("-k", help="parts of names, joined by and, or, not; or a whole name")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="of a trial, and of its control")] = 200,
+    sanitize: Annotated[bool, typer.Option("--sanitize", help="compute-sanitizer's sessions instead of the trials")] = False,
+    workers: Annotated[int | None, typer.Option("-n", min=1, help="trials at a time  [default: cores, at most 12]")] = None,
+    output: Annotated[Path, typer.Option(help="folder that run records go to")] = Path("runs"),
+    listed: Annotated[bool, typer.Option("--list", help="run nothing; print the trials' names")] = False,
+) -> int:
+    """Runs vLLM's own kernels on one GPU under adversarial timing, and copies without their fixes beside them."""
+    from validate.races.gpu import plan, sanitizer
+    from validate.races.gpu.record import Asked
+    from validate.report.console import console
+
+    if listed:
+        for one in sanitizer.sessions(keyword) if sanitize else plan.chosen(keyword):
+            typer.echo(one.name)
+        return 0
+    from validate.races.gpu import session
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    asked = Asked(vllm_src=str(vllm_src or ""), keyword=keyword, repeats=repeats, sanitize=sanitize)
+    return session.run(vllm_src, asked, workers or min(MOST_AT_A_TIME, os.cpu_count() or 1), output, console())

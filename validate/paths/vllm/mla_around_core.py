@@ -54,7 +54,7 @@ class _Around(Around, emulated.SpecializedMla):
             {"cache": call.buffers["cache"][0].view(torch.uint8)},
             {"query": call.outputs["query"].view(torch.uint8)},
         )
-        self._run(_Query(), part)
+        self._run(Query(), part)
         return call.outputs["query"], torch.empty(0)
 
     def insert(self, cache: Tensor, row: Tensor, slots: Tensor) -> None:
@@ -64,16 +64,17 @@ class _Around(Around, emulated.SpecializedMla):
     def finish(self, latent: Tensor, i: emulated.Inputs) -> Tensor:
         out = torch.full((len(latent), i["w_uv"].shape[0] * i["w_uv"].shape[2]), float("nan"), dtype=torch.bfloat16)
         inputs = {"latent": latent, "w_uv": i["w_uv"], "x": i["x"], "lengths": i["totals"]}
-        self._run(_Value(), Call("mla", self.shape, inputs, {}, {}, {"out": out}))
+        self._run(Value(), Call("mla", self.shape, inputs, {}, {}, {"out": out}))
         return out
 
 
-class _Query:
+class Query:
     """``MlaQuery`` as ``compile_core`` and ``PreparedMla.run`` of mla/prepared.py bind it. SM90 for few rows."""
 
     step = ("x", "slots")
 
     def prepare(self, call: Call, source: Source) -> Prepared:
+        """Inputs x [rows, packed row], slots, weights and scales; it writes ``cache`` and ``query``, both uint8."""
         host = binding.host(source)
         i, cache, query = call.inputs, call.buffers["cache"], call.outputs["query"]
         weights = [i[name] for name in ("q_norm", "kv_norm", "q_b", "w_uk")]
@@ -90,12 +91,13 @@ class _Query:
         return Prepared(launch)
 
 
-class _Value:
+class Value:
     """``MlaValue`` as ``compile_core`` and ``PreparedMla.run`` of mla/prepared.py bind it. SM90 and later."""
 
     step = ("latent", "x", "lengths")
 
     def prepare(self, call: Call, source: Source) -> Prepared:
+        """Inputs latent [rows, heads, kv_lora], x with the gate, lengths [requests] and the weight; it writes ``out``."""
         host = binding.host(source)
         i, out = call.inputs, call.outputs["out"]
         code = _compiled_value(source, len(out), call.shape["q"], i["x"].shape[1], host.layout(i["w_uv"]))

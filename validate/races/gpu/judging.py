@@ -1,0 +1,84 @@
+"""From repeats to verdicts. Nothing here needs a GPU."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from validate.races.gpu.record import Attempt, Sanitized, Tried
+from validate.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """``unequal``: what differs from the undisturbed result, None if nothing; ``unarmed``: words of the mailbox."""
+
+    unequal: str | None
+    unarmed: int
+
+
+def attempt(done: Sequence[Repeat], hung: str | None, error: str | None) -> Attempt:
+    """The repeats that ended, and how the one after them did not."""
+    details = [one.unequal or (f"{one.unarmed} words are not armed again" if one.unarmed else None) for one in done]
+    return Attempt(
+        repeats=len(done),
+        unequal=sum(one.unequal is not None for one in done),
+        unarmed=sum(one.unarmed > 0 for one in done),
+        first=bool(done) and details[0] is not None,
+        hung=hung is not None,
+        error=error,
+        detail=next((detail for detail in [*details, hung, error] if detail is not None), None),
+    )
+
+
+def verdict(tried: Tried) -> Verdict:
+    """FAIL if the fixed kernel was wrong; else INCONCLUSIVE if the control was right; INVALID without a result of either."""
+    if tried.sound is not None and tried.sound.wrong:
+        return Verdict.FAIL
+    if tried.sound is None or tried.control is None:
+        return Verdict.INVALID
+    return Verdict.PASS if tried.control.wrong else Verdict.INCONCLUSIVE
+
+
+def why(tried: Tried) -> str:
+    """What a verdict other than PASS rests on, in one line."""
+    if tried.sound is not None and tried.sound.wrong:
+        return f"{tried.trial.name}: {outcome(tried.sound)}: {tried.sound.detail}"
+    if tried.sound is None or tried.control is None:
+        return f"{tried.trial.name}: no result: {tried.lost}"
+    return (
+        f"{tried.trial.name}: the kernel without the fix is right, too, in {tried.control.repeats} repeats: this proves nothing"
+    )
+
+
+def outcome(attempt: Attempt | None) -> str:
+    """In a few words: ``200 right``, ``13 of 200 unequal``, ``hung after 4``."""
+    if attempt is None:
+        return "-"
+    parts = []
+    if attempt.unequal:
+        parts.append(f"{attempt.unequal} of {attempt.repeats} unequal")
+    if attempt.unarmed:
+        parts.append(f"{attempt.unarmed} of {attempt.repeats} not armed again")
+    if attempt.hung:
+        parts.append(f"hung after {attempt.repeats}")
+    if attempt.error is not None:
+        parts.append(f"CUDA error after {attempt.repeats}")
+    return ", ".join(parts) or f"{attempt.repeats} right"
+
+
+def sanitized_verdict(one: Sanitized) -> Verdict:
+    """Of the sound kernel FAIL for an error, INCONCLUSIVE for a warning; of a faulty copy INCONCLUSIVE if nothing is reported."""
+    if one.lost is not None:
+        return Verdict.INVALID
+    severities = {report.severity for report in one.reports}
+    if one.fault is not None:
+        return Verdict.PASS if severities else Verdict.INCONCLUSIVE
+    return Verdict.FAIL if "error" in severities else Verdict.INCONCLUSIVE if severities else Verdict.PASS
+
+
+def sanitized_why(one: Sanitized) -> str:
+    """What a verdict other than PASS rests on, in one line."""
+    if one.lost is not None:
+        return f"{one.name}: no result: {one.lost}"
+    if one.fault is not None:
+        return f"{one.name}: the tool finds no fault with the faulty copy: its silence proves nothing"
+    return f"{one.name}: " + "; ".join(f"{r.severity}: {r.text} ({r.count} in {r.kernel})" for r in one.reports)

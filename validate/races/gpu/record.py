@@ -1,0 +1,122 @@
+"""What a run of the races on a GPU leaves: manifest.json, trials.jsonl, sanitized.jsonl, junit.xml and summary.md."""
+
+from typing import Literal
+
+from validate.records.model import SCHEMA_VERSION, Machine, Record, VllmFiles
+from validate.verdict import Verdict
+
+TRIALS, SANITIZED = "trials.jsonl", "sanitized.jsonl"
+
+
+class Asked(Record):
+    """What a run was begun with."""
+
+    vllm_src: str
+    keyword: str | None = None
+    repeats: int = 200
+    sanitize: bool = False  # compute-sanitizer's sessions instead of trials
+
+
+class Trial(Record):
+    """One kernel under one adversary. ``fault`` is the control's; ``stall``: a delay placed in both."""
+
+    kernel: str
+    sizes: dict[str, int]
+    adversary: str
+    fault: str
+    stall: str | None = None
+
+    @property
+    def case(self) -> str:
+        """Its sizes: ``slots8-rows4``."""
+        return "-".join(f"{name}{value}" for name, value in self.sizes.items())
+
+    @property
+    def name(self) -> str:
+        """Unique in a plan: ``attn_res/slots8-rows4/words/first-word``."""
+        return "/".join([self.kernel, self.case, self.adversary, *([self.stall] if self.stall else []), self.fault])
+
+
+class Attempt(Record):
+    """Repeats of a kernel. Of ``repeats`` that ended, those with other bits than undisturbed, or with a mailbox not armed again.
+
+    ``first``: the first, or only, launch in its process was one of the unequal. ``hung``: the last did not end. ``error``: it
+    ended in a CUDA error. ``detail``: the first thing that was wrong.
+    """
+
+    repeats: int
+    unequal: int = 0
+    unarmed: int = 0
+    first: bool = False
+    hung: bool = False
+    error: str | None = None
+    detail: str | None = None
+
+    @property
+    def wrong(self) -> bool:
+        """Whether anything was."""
+        return self.unequal > 0 or self.unarmed > 0 or self.hung or self.error is not None
+
+
+class Tried(Record):
+    """What a trial found. ``undisturbed``: its control without the adversary: whether harder running would have shown the fault.
+
+    ``lost``: why there is no result.
+    """
+
+    trial: Trial
+    sound: Attempt | None = None
+    control: Attempt | None = None
+    undisturbed: Attempt | None = None
+    seconds: float = 0.0
+    lost: str | None = None
+
+
+class Report(Record):
+    """One finding of compute-sanitizer: what, in which kernel, how often."""
+
+    severity: Literal["error", "warning"]
+    text: str
+    kernel: str
+    count: int
+
+
+class Sanitized(Record):
+    """One kernel under one tool of compute-sanitizer. ``fault``: of a copy that the tool must report; None of the sound kernel.
+
+    ``lost``: why there is no result. ``said``: how its output begins, where there is a report or no result.
+    """
+
+    tool: str
+    kernel: str
+    sizes: dict[str, int]
+    fault: str | None = None
+    reports: tuple[Report, ...] = ()
+    said: str = ""
+    seconds: float = 0.0
+    lost: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Unique in a run."""
+        case = "-".join(f"{name}{value}" for name, value in self.sizes.items())
+        return "/".join([self.tool, self.kernel, case, *([self.fault] if self.fault else [])])
+
+
+class Manifest(Record):
+    """Which run it was. Times are UTC, ISO 8601."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    layer: Literal["races-gpu"] = "races-gpu"
+    asked: Asked
+    planned: int
+    gpu: str
+    vllm: VllmFiles
+    versions: dict[str, str]
+    source: str
+    commit: str | None
+    dirty: bool | None
+    machine: Machine
+    start: str
+    end: str | None = None
+    verdict: Verdict | None = None

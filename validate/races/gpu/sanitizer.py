@@ -1,0 +1,155 @@
+"""compute-sanitizer over vLLM's kernels: its commands, and its reports as they are printed.
+
+racecheck looks at shared memory, memcheck and initcheck at global memory, too, synccheck at barriers (NVIDIA's Compute Sanitizer
+manual). None knows of stores of other ranks, and a kernel under them is too slow to race: the trials are for that.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from validate.errors import InputError
+from validate.numerics import selection
+from validate.races.gpu import children
+from validate.races.gpu.launched import Order
+from validate.races.gpu.record import Asked, Report, Sanitized
+
+TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+OURS = "kernel_cutlass"  # how the name of every CuTe DSL kernel begins
+DEADLINE = (
+    240.0  # seconds: a kernel under racecheck takes some hundred times its time, which is microseconds; the rest is starting
+)
+# Small cases of every kernel; and for two tools a copy that they must find fault with.
+CASES: tuple[tuple[str, dict[str, int]], ...] = (
+    ("attn_res", {"slots": 8, "rows": 2}),
+    ("kda", {"tp": 16, "rows": 4}),
+    ("kda", {"tp": 8, "rows": 32}),
+    ("mla_query", {"tp": 16, "rows": 2}),
+    ("route", {"rows": 16}),
+    ("o_proj", {"tp": 8, "rows": 4}),
+    ("mla_value", {"tp": 16, "rows": 8, "q": 4}),
+    ("attn_res", {"slots": 0, "rows": 2, "final": 1}),
+    ("kda", {"tp": 16, "rows": 8, "q": 4}),
+    ("situ", {"rows": 4}),
+    ("embedding", {"rows": 4}),
+)
+CONTROLS = (
+    ("memcheck", "attn_res", {"slots": 8, "rows": 2, "write": 7}, "block-beyond"),
+    ("racecheck", "kda", {"tp": 8, "rows": 32}, "kda-norms"),
+)
+SAID = 3000  # characters of an output that are recorded
+_PREFIX = "========= "
+_SUMMARY = re.compile(r"=+ (?:ERROR|RACECHECK) SUMMARY: ")
+_RACE = re.compile(r"(Error|Warning): (Race reported between .*)")
+_FINDINGS = ("Invalid ", "Uninitialized ", "Barrier error detected", "Misaligned ", "Out-of-range", "Leaked ")
+_UNABLE = ("Device not supported", "Internal Sanitizer Error", "No attachable process", "Target application returned an error")
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\+0x[0-9a-f]+")
+
+
+def found() -> str:
+    """Where the program is. InputError if it is not installed."""
+    program = shutil.which("compute-sanitizer")
+    if program is None:
+        raise InputError("--sanitize needs compute-sanitizer, a part of the CUDA toolkit, and there is none on the PATH")
+    return program
+
+
+def sessions(keyword: str | None) -> list[Sanitized]:
+    """The sessions, the controls first, without results. ``keyword`` as of the trials. InputError if it selects none."""
+    controls = [Sanitized(tool=tool, kernel=kernel, sizes=sizes, fault=fault) for tool, kernel, sizes, fault in CONTROLS]
+    sound = [Sanitized(tool=tool, kernel=kernel, sizes=sizes) for kernel, sizes in CASES for tool in TOOLS]
+    every = controls + sound
+    found = [one for one in every if keyword in (None, one.name) or selection.matches(keyword or "", one.name)]
+    if not found:
+        raise InputError(f"-k '{keyword}' selects none of the sessions: their names are as '{sound[0].name}'")
+    return found
+
+
+def command(program: str, name_filter: str, tool: str, order: Path) -> list[str]:
+    """A session. initcheck is not confined to vLLM's kernels, since it must see who writes what they read."""
+    confined = [] if tool == "initcheck" else [name_filter, f"kns={OURS}"]
+    return [
+        program,
+        "--tool",
+        tool,
+        *confined,
+        "--print-limit",
+        "50",
+        sys.executable,
+        "-m",
+        "validate.races.gpu.launched",
+        str(order),
+    ]
+
+
+def name_filter(program: str) -> str:
+    """The option that confines the checks to kernels by their name: it has been called both."""
+    said = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=60).stdout
+    return "--kernel-regex" if "--kernel-regex" in said else "--kernel-name"
+
+
+def sanitized(one: Sanitized, asked: Asked, program: str, named: str, scratch: Path, number: int) -> Sanitized:
+    """A session's reports."""
+    order, log = scratch / f"s{number}.json", scratch / f"s{number}.log"
+    wanted = Order(
+        kernel=one.kernel, sizes=one.sizes, fault=one.fault, vllm_src=asked.vllm_src, copies=str(scratch / f"s{number}.copies")
+    )
+    order.write_text(wanted.model_dump_json(), encoding="utf-8")
+    # Each tensor its own allocation, so that what lies beyond it is nobody's; and only what is launched is loaded and patched.
+    environment = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "CUDA_MODULE_LOADING": "LAZY"}
+    start = time.monotonic()
+    said = children.ended(command(program, named, one.tool, order), log, DEADLINE, environment)
+    text = log.read_text(encoding="utf-8", errors="replace")
+    reports, lost = parsed(text)
+    if lost is None and not reports and "launched" not in text.splitlines():
+        lost = f"the kernel was not launched to its end: {said}"
+    head = text[:SAID] if reports or lost else ""
+    update = {
+        "reports": reports,
+        "said": head,
+        "lost": lost and f"{lost} ({said})",
+        "seconds": round(time.monotonic() - start, 1),
+    }
+    return one.model_copy(update=update)
+
+
+def parsed(text: str) -> tuple[tuple[Report, ...], str | None]:
+    """The reports on vLLM's kernels in a tool's output, equal ones counted; and why the output is no result, or None.
+
+    A report is a line that says what, then lines that say where. Reports on other kernels, and on calls of the driver that
+    were refused, are left out.
+    """
+    lines = [line.removeprefix(_PREFIX).strip() for line in text.splitlines() if line.startswith(_PREFIX.rstrip())]
+    unable = next((line for line in lines if any(mark in line for mark in _UNABLE)), None)
+    if unable is not None and "Target application" not in unable:
+        return (), unable
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for number, line in enumerate(lines):
+        race = _RACE.match(line)
+        if race is not None:
+            severity, what = race[1].lower(), _NUMBERS.sub("…", race[2])
+            kernel = _kernel(line) or _kernel(" ".join(lines[number + 1 : number + 3]))
+        elif line.startswith(_FINDINGS):
+            severity, what = "error", line
+            kernel = next((name for place in lines[number + 1 : number + 4] if (name := _kernel(place))), None)
+        else:
+            continue
+        if kernel is not None:
+            counts[severity, what, kernel] += 1
+    reports = tuple(
+        Report.model_validate({"severity": severity, "text": what, "kernel": kernel, "count": count})
+        for (severity, what, kernel), count in counts.items()
+    )
+    if not any(_SUMMARY.match(line) for line in text.splitlines()) and not reports:
+        return (), "it ended without a summary"
+    return reports, None
+
+
+def _kernel(line: str) -> str | None:
+    """The name of one of vLLM's kernels in a line."""
+    named = re.search(rf"\b{OURS}\w*", line)
+    return named[0] if named else None

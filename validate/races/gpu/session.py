@@ -1,0 +1,162 @@
+"""A run of the races on a GPU from arguments to an exit code: every trial is recorded when it ends."""
+
+import hashlib
+import importlib.util
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from validate.equivalence.compare import junit
+from validate.equivalence.compare.finding import Check, Finding
+from validate.errors import InputError
+from validate.paths import vllm
+from validate.paths.vllm import entries, source
+from validate.races.gpu import children, judging, plan, sanitizer, summary
+from validate.races.gpu.record import SANITIZED, TRIALS, Asked, Manifest, Sanitized, Tried
+from validate.records import folder, provenance
+from validate.records.model import VllmFiles
+from validate.report.console import COLOURS
+from validate.verdict import Verdict, worst
+
+CAPABILITY = (9, 0)
+Found = TypeVar("Found", Tried, Sanitized)
+
+
+def gpu() -> str:
+    """The name of this machine's GPU. InputError if it is none that the trials are made for."""
+    import torch
+
+    wanted = "the races on a GPU run vLLM's kernels on one of compute capability 9.0 (H100, H200)"
+    if not torch.cuda.is_available():
+        raise InputError(f"{wanted}, and torch finds none here")
+    capability = torch.cuda.get_device_capability()
+    if capability != CAPABILITY:
+        raise InputError(f"{wanted}; the {torch.cuda.get_device_name()} here has {capability[0]}.{capability[1]}")
+    return torch.cuda.get_device_name()
+
+
+def opened(vllm_src: Path | None) -> source.Source:
+    """VLLM's files, installed or in a folder. InputError if there are none, or other ones."""
+    found = source.opened(vllm_src)
+    vllm.check(["specialized"], found)
+    if importlib.util.find_spec("cutlass") is None:
+        raise InputError("nvidia-cutlass-dsl, which compiles vLLM's kernels, is not installed: pip install -e '.[build]'")
+    return found
+
+
+def run(vllm_src: Path | None, asked: Asked, workers: int, output: Path, out: Console) -> int:
+    """Makes the trials, or with ``sanitize`` compute-sanitizer's sessions. InputError before there is a folder.
+
+    Ctrl-C ends the children and keeps what is recorded, which is then judged INVALID as a whole.
+    """
+    there_is = gpu()
+    files = opened(vllm_src)
+    asked = asked.model_copy(update={"vllm_src": str(files.root)})
+    program = sanitizer.found() if asked.sanitize else None
+    sessions = sanitizer.sessions(asked.keyword) if asked.sanitize else []
+    trials = [] if asked.sanitize else plan.chosen(asked.keyword)
+    commit, dirty = provenance.commit()
+    version, vllm_commit = files.version()
+    there = folder.create(output, "races-gpu")
+    manifest = Manifest(
+        asked=asked,
+        planned=len(trials) + len(sessions),
+        gpu=there_is,
+        vllm=VllmFiles(version=version, commit=vllm_commit, files=_digests(files.root)),
+        versions=provenance.versions(),
+        source=provenance.source(),
+        commit=commit,
+        dirty=dirty,
+        machine=provenance.machine(),
+        start=folder.now(),
+    )
+    _keep(there, manifest)
+    tried: list[Tried] = []
+    sanitized: list[Sanitized] = []
+    try:
+        with tempfile.TemporaryDirectory(prefix="k3-parity-") as scratch:
+            at = Path(scratch)
+            if program is None:
+                jobs = [partial(children.tried, trial, asked, at, n) for n, trial in enumerate(trials)]
+                _all(jobs, workers, there / TRIALS, tried, out)
+            else:
+                named = sanitizer.name_filter(program)
+                more = [partial(sanitizer.sanitized, one, asked, program, named, at, n) for n, one in enumerate(sessions)]
+                _all(more, workers, there / SANITIZED, sanitized, out)
+    except KeyboardInterrupt:
+        end(there, manifest, tried, sanitized, out)
+        raise
+    return end(there, manifest, tried, sanitized, out)
+
+
+def end(there: Path, manifest: Manifest, tried: Sequence[Tried], sanitized: Sequence[Sanitized], out: Console) -> int:
+    """Judges what was found, and writes and shows it, in the order of the names. Returns the exit code."""
+    tried = sorted(tried, key=lambda one: one.trial.name)
+    sanitized = sorted(sanitized, key=lambda one: one.name)
+    found = checks(tried, sanitized)
+    if len(found) < manifest.planned:
+        text = f"{len(found)} of {manifest.planned} were run"
+        found.append(_check("complete", Verdict.INVALID, text))
+    verdict = worst(check.verdict for check in found if check.verdict)
+    manifest = manifest.model_copy(update={"end": folder.now(), "verdict": verdict})
+    _keep(there, manifest)
+    folder.write(there, "summary.md", summary.render(manifest, tried, sanitized))
+    folder.write(there, "junit.xml", junit.render("races-gpu", found, lambda finding: finding.text))
+    table = Table("trial", "verdict", "repeats", "control", "control undisturbed", "s")
+    for one in tried:
+        figures = map(judging.outcome, (one.sound, one.control, one.undisturbed))
+        judged = judging.verdict(one)
+        table.add_row(one.trial.name, judged, *figures, f"{one.seconds:.0f}", style=COLOURS[judged])
+    for session in sanitized:
+        judged = judging.sanitized_verdict(session)
+        reports = str(sum(report.count for report in session.reports))
+        table.add_row(session.name, judged, f"{reports} reports", "", "", f"{session.seconds:.0f}", style=COLOURS[judged])
+    out.print(table)
+    for check in found:
+        for finding in check.findings:
+            out.print(finding.text, markup=False, soft_wrap=True)
+    out.print(f"{verdict}  {there}", markup=False, soft_wrap=True)
+    return verdict.exit_code
+
+
+def checks(tried: Sequence[Tried], sanitized: Sequence[Sanitized]) -> list[Check]:
+    """One a trial, one a session."""
+    made = [_check(one.trial.name, judging.verdict(one), judging.why(one)) for one in tried]
+    return made + [_check(one.name, judging.sanitized_verdict(one), judging.sanitized_why(one)) for one in sanitized]
+
+
+def _check(name: str, verdict: Verdict, why: str) -> Check:
+    findings = () if verdict is Verdict.PASS else (Finding(verdict=verdict, text=why),)
+    return Check(name=name, verdict=verdict, detail=name, findings=findings)
+
+
+def _all(jobs: Sequence[Callable[[], Found]], workers: int, file: Path, found: list[Found], out: Console) -> None:
+    folder.write(file.parent, file.name, "")
+    with Progress(console=out, transient=True) as progress, ThreadPoolExecutor(workers) as pool:
+        bar = progress.add_task(file.stem, total=len(jobs))
+        waiting = [pool.submit(job) for job in jobs]
+        try:
+            for future in as_completed(waiting):
+                found.append(future.result())
+                folder.append(file, [found[-1]])
+                progress.update(bar, advance=1)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            children.stop()
+            raise
+
+
+def _digests(root: Path) -> dict[str, str]:
+    kernels = sorted((root / entries.CUTEDSL).rglob("*.py"))
+    return {str(file.relative_to(root)): hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in kernels}
+
+
+def _keep(there: Path, manifest: Manifest) -> None:
+    folder.write(there, folder.MANIFEST, manifest.model_dump_json(indent=2) + "\n")

@@ -1,0 +1,51 @@
+"""``summary.md`` of a run on a GPU."""
+
+from collections.abc import Sequence
+
+from validate.races.gpu import judging, plan
+from validate.races.gpu.record import Manifest, Sanitized, Tried
+from validate.races.gpu.stalls import STALLS
+from validate.report.tables import markdown
+from validate.verdict import Verdict
+
+TRIALS = (
+    "Each repeat has another payload than the last and is held against the undisturbed result bit for bit; mailboxes must be "
+    "armed again. Each trial's first launch is its kernel's first, in a fresh process. The control is the same trial on a copy "
+    "of vLLM's file without the fix, and must fail; undisturbed, it shows whether harder running would have found the fault."
+)
+
+
+def render(manifest: Manifest, tried: Sequence[Tried], sanitized: Sequence[Sanitized]) -> str:
+    """All of a run."""
+    done = len(tried) + len(sanitized)
+    text = [
+        "# Races on a GPU",
+        f"**{manifest.verdict}**: {done} of {manifest.planned}.",
+        f"What ran: **vLLM's own kernels**, on {manifest.gpu}.",
+        TRIALS,
+    ]
+    if tried:
+        header = ["kernel", "case", "adversary", "verdict", "the kernel", "control", "control undisturbed", "the control's fault"]
+        text.append(markdown(header, map(_row, tried)))
+        wrong = [one for one in tried if judging.verdict(one) is not Verdict.PASS]
+        text += [f"- {judging.why(one)}" for one in wrong]
+    if sanitized:
+        text.append("## compute-sanitizer")
+        rows = [[one.name, judging.sanitized_verdict(one), sum(r.count for r in one.reports), _reports(one)] for one in sanitized]
+        text.append(markdown(["session", "verdict", "reports", "what"], rows))
+    where = f"commit {manifest.commit or 'unknown'}{' with changes' if manifest.dirty else ''}, vLLM {manifest.vllm.version}"
+    text.append(f"{manifest.start} to {manifest.end}, {where}, {manifest.machine.cpu}")
+    return "\n\n".join(text) + "\n"
+
+
+def _row(one: Tried) -> list[object]:
+    trial = one.trial
+    adversary = trial.adversary if trial.stall is None else f"{trial.adversary}; delay: {STALLS[trial.stall].says}"
+    outcomes = [judging.outcome(attempt) for attempt in (one.sound, one.control, one.undisturbed)]
+    return [trial.kernel, trial.case, adversary, judging.verdict(one), *outcomes, plan.says(trial)]
+
+
+def _reports(one: Sanitized) -> str:
+    if one.lost is not None:
+        return one.lost
+    return "; ".join(f"{report.severity}: {report.text}" for report in one.reports[:3])
