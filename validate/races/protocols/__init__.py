@@ -2,9 +2,11 @@
 
 from validate.races.protocol import Protocol
 from validate.races.protocols import (
+    dcp,
     dependent_launch,
     front,
     kda_cluster,
+    moe_tail,
     o_proj,
     placement,
     shared_experts,
@@ -16,11 +18,13 @@ from validate.races.protocols import (
 PROTOCOLS: tuple[Protocol, ...] = (
     split_k.PROTOCOL,
     kda_cluster.PROTOCOL,
+    dcp.PROTOCOL,
     o_proj.PROTOCOL,
     two_shot.PROTOCOL,
     front.PROTOCOL,
     placement.PROTOCOL,
     shared_experts.PROTOCOL,
+    moe_tail.PROTOCOL,
     side_stream.PROTOCOL,
     dependent_launch.PROTOCOL,
 )

@@ -59,6 +59,7 @@ def build(*, ranks: int, layers: int, steps: int, fault: str | None = None) -> S
                     thread.arm(out[rank, source, cta], clears=f"output {number - 1}")
             if number and ordinal and fault != "attn-res-does-not-wait":
                 kernels.after(thread, *(f"tail {number - 1} of rank {rank}, CTA {cta}" for cta in CTAS))
+            thread.fence("AttnRes has ended")
             kernels.releases(thread, f"consumer {number} of rank {rank}")
             for owner in every:
                 minus_zero = fault == "minus-zero-sent" and number == 1
