@@ -17,7 +17,7 @@ parity is used again after a single layer, so it is that order, not the third pa
 a margin, too: a step's ordinal 0 re-arms the rows that its own ordinal 1 will use before they are written.
 
 Three threads a rank: the stream's other kernels, with an o-projection that is not looked into, and two CTAs of the tail, of
-different row clusters. Batches alternate between ``rows`` and one.
+different row clusters. Batches alternate between one row and ``rows``.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def build(*, ranks: int, layers: int, steps: int, rows: int, fault: str | None =
     )
 
     def batch(number: int) -> range:
-        return range(1 if number // layers % 2 else rows)
+        return range(rows if number // layers % 2 else 1)
 
     def between(thread: Thread, rank: int) -> None:
         for number in numbers:
@@ -89,11 +89,15 @@ def build(*, ranks: int, layers: int, steps: int, rows: int, fault: str | None =
                 for reader in every:
                     thread.store(out[reader, row, rank, cta], f"out {number}")
             past = (ordinal - 1) % (3 if fault == "wrap-forgotten" else layers) % 3
-            again = [(reduced[rank, past, row], f"{number - 1}") for row in rearmed(number)]
+            again: list[tuple[str, str]] = []
             for row in rearmed(number):
-                again += [(latent[rank, past, row, source], f"{number - 1} from {source}") for source in every]
-                again += [(rs[rank, past, row, *source], f"{number - 1} from {source[0]}") for source in sources]
-            for cell, payload in again[cta::2]:
+                if cta == 1:
+                    again.append((reduced[rank, past, row], f"{number - 1}"))
+                for source in every:
+                    if row % 2 == cta:
+                        again.append((latent[rank, past, row, source], f"{number - 1} from {source}"))
+                    again.append((rs[rank, past, row, source, cta], f"{number - 1} from {source}"))
+            for cell, payload in again:
                 thread.arm(cell, clears=payload)
             kernels.after(thread, f"experts {number} of rank {rank}")
             kernels.ends(thread, f"tail {number} of rank {rank}, CTA {cta}")

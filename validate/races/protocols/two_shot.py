@@ -113,8 +113,8 @@ def build(*, ranks: int, layers: int, steps: int, fault: str | None = None) -> S
             for reader in every:
                 thread.store(out[reader, rank, cta], f"output {number}")
             past = (ordinal - 1) % count % 3
-            for block in every if fault != "tail-re-arms-at-once" else ():
-                box, payload = (tail_slots, f"latent {last} from {block}") if cta else (tail_sums, f"tail sum {last}")
+            for block in every if last > 0 and fault != "tail-re-arms-at-once" else ():  # nothing is armed again that is armed
+                box, payload = (tail_sums, f"tail sum {last}") if cta else (tail_slots, f"latent {last} from {block}")
                 thread.arm(box[rank, past, block], clears=payload)
             kernels.after(thread, f"experts {number} of rank {rank}")
             kernels.ends(thread, f"tail {number} of rank {rank}, CTA {cta}")
