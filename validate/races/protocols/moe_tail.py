@@ -129,6 +129,10 @@ PROTOCOL = Protocol(
         Fault("attn-res-does-not-wait", "nothing waits for the tail's end", "griddepcontrol.wait lost at AttnRes's exit (M8)"),
         Fault("minus-zero", "a latent (+0, -0) is published", "finalize without its latent policy; flashinfer 3304, vLLM 35772"),
     ),
-    ({"ranks": 2, "layers": 2, "steps": 2, "rows": 2}, {"ranks": 2, "layers": 5, "steps": 2, "rows": 2}),
+    (
+        {"ranks": 2, "layers": 2, "steps": 2, "rows": 2},
+        {"ranks": 2, "layers": 5, "steps": 2, "rows": 2},
+        {"ranks": 2, "layers": 92, "steps": 1, "rows": 1},
+    ),
     {"ranks": 3, "layers": 5, "steps": 4, "rows": 3},
 )

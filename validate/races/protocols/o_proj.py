@@ -79,6 +79,10 @@ PROTOCOL = Protocol(
         Fault("no-wait-for-kernel", "the tail does not wait until the kernel has ended", "PDL: griddepcontrol.wait left out"),
         Fault("falls-back-alone", "rank 1 takes the default path in one layer", "a plan that is not the same on all ranks"),
     ),
-    ({"ranks": 2, "layers": 3, "steps": 1, "fragments": 2},),
+    (
+        {"ranks": 2, "layers": 3, "steps": 1, "fragments": 2},
+        {"ranks": 8, "layers": 3, "steps": 1, "fragments": 2},
+        {"ranks": 2, "layers": 93, "steps": 2, "fragments": 2},
+    ),
     {"ranks": 4, "layers": 5, "steps": 3, "fragments": 3},
 )
