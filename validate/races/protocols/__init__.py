@@ -3,9 +3,11 @@
 from validate.races.protocol import Protocol
 from validate.races.protocols import (
     dependent_launch,
+    experts,
     kda_cluster,
     o_proj,
     placement,
+    plan,
     shared_experts,
     side_stream,
     split_k,
@@ -17,6 +19,8 @@ PROTOCOLS: tuple[Protocol, ...] = (
     o_proj.PROTOCOL,
     placement.PROTOCOL,
     shared_experts.PROTOCOL,
+    experts.PROTOCOL,
     side_stream.PROTOCOL,
     dependent_launch.PROTOCOL,
+    plan.PROTOCOL,
 )
