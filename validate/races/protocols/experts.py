@@ -178,8 +178,8 @@ PROTOCOL = Protocol(
     ),
     (
         {"ctas": 2, "steps": 3, "layers": 1, "kinds": 1, "jobs": 1},
-        {"ctas": 2, "steps": 3, "layers": 1, "kinds": 1, "jobs": 2},
         {"ctas": 2, "steps": 4, "layers": 2, "kinds": 2, "jobs": 1},
+        {"ctas": 2, "steps": 3, "layers": 1, "kinds": 1, "jobs": 2},
     ),
     {"ctas": 4, "steps": 10, "layers": 2, "kinds": 2, "jobs": 3},
 )
