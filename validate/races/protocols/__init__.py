@@ -4,11 +4,13 @@ from validate.races.protocol import Protocol
 from validate.races.protocols import (
     dcp,
     dependent_launch,
+    experts,
     front,
     kda_cluster,
     moe_tail,
     o_proj,
     placement,
+    plan,
     shared_experts,
     side_stream,
     split_k,
@@ -25,6 +27,8 @@ PROTOCOLS: tuple[Protocol, ...] = (
     placement.PROTOCOL,
     shared_experts.PROTOCOL,
     moe_tail.PROTOCOL,
+    experts.PROTOCOL,
     side_stream.PROTOCOL,
     dependent_launch.PROTOCOL,
+    plan.PROTOCOL,
 )

@@ -9,7 +9,7 @@ a chain of them before its launch. The kernels by chain:
 - AttnRes (attn_res/kernel.py, ``kernel``): T at entry, reads the prefix, polls the tail's row, W on leaving.
 - Projection: gemm/splitk.py, ``weight_warp`` (T once all loads are issued, which needs stages that were filled after the W, as
   there are more tiles than stages), or the skinny GEMM (T at its end).
-- KDA (kda/kernel.py): T at entry for one request, which precedes its W in the ``early`` schedules (all verify steps).
+- KDA (kda/kernel.py): T at entry for one request, which precedes its W in the ``early`` schedules (verify steps).
 - O-projection (oproj/consumer.py): ``OprojFused`` at TP16, T before its W; else the producer (W, T) and ``OprojConsumer`` (T at
   entry, W on leaving). It re-arms its mailboxes, which a peer writes again two layers later, as last.
 - MoE, small batch: front, experts and (TP8) shared expert (small_batch/*.py) poll, T at entry, W on leaving by one thread; the

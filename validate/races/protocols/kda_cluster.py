@@ -19,7 +19,7 @@ TOKEN = 512  # bytes of a token's decays, and of its outputs: 128 fp32 values
 
 
 def build(*, ctas: int, tokens: int, early: int, fault: str | None = None) -> System:
-    """``ctas`` a cluster, ``tokens`` a request, ``early`` 1 for the schedules that load before the dependency wait."""
+    """``ctas`` a cluster, a power of two; ``tokens`` a request; ``early`` 1: schedules that load before the dependency wait."""
     system = System()
     every, mains = range(ctas), ("first", "other")
     expected = {"ninth-token": tokens + 1, "bytes-of-one-token-fewer": tokens - 1}.get(fault or "", tokens)
@@ -112,6 +112,7 @@ PROTOCOL = Protocol(
     (
         {"ctas": 2, "tokens": 3, "early": 1},
         {"ctas": 2, "tokens": 3, "early": 0},
+        {"ctas": 2, "tokens": 4, "early": 1},
     ),
     {"ctas": 4, "tokens": 5, "early": 1},
 )
