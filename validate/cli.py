@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from validate.errors import InputError
+from validate.long_output.drift.command import drift
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
+app.command()(drift)
 Run = Annotated[Path, typer.Argument(help="folder of a run record")]
 ProfileName = Annotated[str | None, typer.Option(help="profile name, or a .toml file  [default: cpu]")]
 Keyword = Annotated[str | None, typer.Option("-k", help="parts of case ids, joined by and, or, not; or one whole id")]

@@ -154,13 +154,10 @@ class SpecializedKda(DefaultKda):
 
     def __call__(self, call: Call) -> None:
         """Runs the stage in the regime of the call."""
-        self.prepare(call.inputs["a_log"].numel(), call.shape["regime"], call.shape["q"])
+        q = call.shape["q"]
+        self.regime, self.verify = call.shape["regime"], q > 1
+        self.lanes, self.blocks = schedule(call.inputs["a_log"].numel(), self.regime // q, q)
         super().__call__(call)
-
-    def prepare(self, heads: int, regime: int, q: int) -> None:
-        """Chooses what the kernel that was prepared for ``regime`` rows of ``heads`` heads, ``q`` rows a request, does."""
-        self.regime, self.verify = regime, q > 1
-        self.lanes, self.blocks = schedule(heads, regime // q, q)
 
     def raw_gate(self, f_a: Tensor, f_b: Tensor) -> Tensor:
         """Modes of kda/kernel.py ``gate_warp``: 0 one chain of MMAs, 1 four chains of two, 2 sixteen 8-FMA partials.

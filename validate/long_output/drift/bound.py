@@ -1,0 +1,92 @@
+"""How far a sound path may be off its float64 yardstick after any number of steps: a bound from the contraction.
+
+A row s of the state (one value channel, [K]) goes on as
+
+    a = s * d        s' = a + beta (v - a k) k^T
+
+With e the error before the step, linear in s but for what the step's own arithmetic adds:
+
+    |e'| <= c |e| + r        c = max(d) * |I - beta k k^T| = max(d), as 0 <= beta <= 1 and |k| <= 1
+
+r, in units u = 2**-24 of one fp32 rounding, D = s' - a being the update, of norm beta |v - a k| |k|:
+
+    |a| (delta_d + u)                the decay's own error, and the rounding of the product s d
+    |a| (9 u beta + beta kappa)      the sum over keys: every product is added by at most 8 additions in either path's order
+                                     (Higham, Accuracy and Stability, section 4.2); kappa, the key's relative error
+    |D| (4 u + delta_beta + kappa)   subtraction, product with beta, and the update's direction
+    |beta eps_v|                     the value's error
+    |s'| u                           the fused multiply-add
+
+delta_d = (4 + 12 |g|) u: exp turns the error of its argument g into a relative one; g = -5 sigmoid(z) has 6 roundings, and sigmoid
+turns the roundings of z into |z| (1 - sigmoid(z)) times as much, below 6 where |g| matters. The bounds of kappa, delta_beta and
+eps_v come with the inputs (``yardstick.Exact``). All norms add up over the rows of a head, as a 2-norm. The roundings act on the
+computed values, s + e: 32 u of the error more a step.
+
+The bound is certain: nothing is said of rounding errors being random, so it grows like min(steps, memory of the slowest channel),
+where errors met grow like the root of that. What is off by more than it is no rounding; smaller faults are for the other checks.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from validate.long_output.drift.yardstick import Exact
+from validate.reference.points import U32
+
+SUM = 9 * U32  # a product, and at most 8 additions after it
+SECOND_ORDER = 32 * U32
+
+
+def decay_error(log_decay: Tensor) -> Tensor:
+    """delta_d, relative, of fp32 log decays [...]."""
+    return (4 + 12 * log_decay.abs()) * U32
+
+
+def added(
+    sizes: tuple[Tensor, Tensor, Tensor], decay: Tensor, beta: Tensor, beta_error: Tensor, key: Tensor, value: Tensor
+) -> Tensor:
+    """r [...] of one step. ``sizes``: norms of the decayed state a, the update D and the new state; ``decay`` is delta_d, ``key``
+    kappa, ``value`` the norm of eps_v.
+    """
+    decayed, update, new = sizes
+    kept = decayed * (decay + U32 + beta * (SUM + key))
+    return kept + update * (4 * U32 + beta_error + key) + beta * value + new * U32
+
+
+class Bound:
+    """``state`` [2, requests, heads]: the bound of the 2-norm of the state's error; ``local``: of the last step's share in it."""
+
+    def __init__(self, requests: int, heads: int) -> None:
+        self.state = torch.zeros(2, requests, heads, dtype=torch.float64)
+        self.local = torch.zeros_like(self.state)
+        self.size = torch.zeros_like(self.state)
+
+    def prepare(self, exact: Exact) -> dict[str, Tensor]:
+        """What of a block needs no state."""
+        return {"keeps": exact.decay.amax(-1) + SECOND_ORDER, "decay": decay_error(exact.log_decay).amax(-1)}
+
+    def step(self, exact: Exact, prepared: dict[str, Tensor], n: int, decayed: Tensor, new: Tensor) -> None:
+        """The block's step ``n``, from the yardsticks' decayed and new states [2, requests, heads, V, K]."""
+        self.size = _norm(new)
+        sizes = _norm(decayed), _norm(new - decayed), self.size
+        errors = exact.beta_error[n], exact.key_error[n], exact.value_error[n]
+        self.local = added(sizes, prepared["decay"][n], exact.beta[n], *errors)
+        self.state = self.state * prepared["keeps"][n] + self.local
+
+    def output(self, exact: Exact, n: int, error: Tensor, rounded: Tensor) -> Tensor:
+        """Of o = s q, where the state is off by ``error``; ``rounded`` is what rounding to the path's dtype may add."""
+        query = exact.query[n].norm(dim=-1)
+        return query * (error + self.size * (SUM + exact.query_error[n])) + rounded
+
+    def kept(self) -> dict[str, Any]:
+        """What goes on to the next block."""
+        return {"state": self.state}
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Goes on from what ``kept`` gave."""
+        self.state = kept["state"]
+
+
+def _norm(state: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(state, dim=(-2, -1))

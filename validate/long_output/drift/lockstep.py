@@ -1,0 +1,121 @@
+"""Both paths and their float64 yardsticks over one stream, a step at a time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from validate.long_output.drift.bound import Bound
+from validate.long_output.drift.heads import HEADS
+from validate.long_output.drift.stream import KEYS, REQUESTS, STEPS, Stream
+from validate.long_output.drift.subject import Subject, default
+from validate.long_output.drift.track import Track, sampled
+from validate.long_output.drift.yardstick import OWN, Exact, Yardstick
+
+# Rule 2 of the design: an error may be twice the default path's.
+TIMES = 2.0
+HALF_BF16 = 2.0**-8  # the default path's output is rounded to bf16: half an ulp is at most so much of the value
+
+
+class Lockstep:
+    """``tracks``: of every subject by name. The default path is always run: others are held against it."""
+
+    def __init__(self, stream: Stream, subjects: Sequence[Subject]) -> None:
+        self.stream = stream
+        self.subjects: list[Subject] = [default(stream.inputs), *subjects]
+        self.tracks = {subject.name: Track() for subject in self.subjects}
+        self.blocks = 0
+        self.strays = 0
+        self.forgotten = torch.zeros(HEADS, KEYS, dtype=torch.float64)
+        self._yardstick = Yardstick(stream.inputs)
+        self._bound = Bound(REQUESTS, HEADS)
+
+    @property
+    def steps(self) -> int:
+        """Steps so far."""
+        return self.blocks * STEPS
+
+    @property
+    def memory(self) -> list[float]:
+        """[heads]: steps over which a channel decays to 1 / e by the decays met so far, in the mean of a head's channels."""
+        return (self.steps * REQUESTS / -self.forgotten).mean(-1).tolist()
+
+    def block(self) -> None:
+        """The next ``STEPS`` steps."""
+        with torch.inference_mode():
+            drawn = self.stream.block(self.blocks)
+            prepared = [subject.prepare(drawn) for subject in self.subjects]
+            exact = self._yardstick.prepare(drawn, prepared[0].activated)
+            bounds = self._bound.prepare(exact)
+            self.strays += exact.strays
+            self.forgotten += exact.log_decay.sum((0, 1))
+            for n in range(STEPS):
+                for subject, inputs in zip(self.subjects, prepared, strict=True):
+                    subject.step(inputs, n)
+                self._yardstick.step(exact, n)
+                self._bound.step(exact, bounds, n, self._yardstick.decayed, self._yardstick.state)
+                step = self.steps + n + 1
+                if sampled(step):
+                    self._sample(step, exact, n)
+        self.blocks += 1
+
+    def _sample(self, step: int, exact: Exact, n: int) -> None:
+        state, attended = self._yardstick.state, self._yardstick.attended(exact, n)
+        query = exact.query[n].norm(dim=-1)
+        size = _over_requests(self._bound.size)
+        scale = _over_requests(self._bound.size * query)
+        limit, local = (_over_requests(b) / size for b in (self._bound.state, self._bound.local))
+        rounding = {"default": HALF_BF16 * attended[OWN["default"]].norm(dim=-1), "specialized": torch.zeros(1)}
+        most: dict[str, Tensor] = {}
+        floor: dict[str, Tensor] = {}
+        for path, own in OWN.items():
+            both = torch.zeros_like(query)
+            both[own] = rounding[path]
+            most[path] = (_over_requests(self._bound.output(exact, n, self._bound.state, both)) / scale)[own]
+            floor[path] = (_over_requests(self._bound.output(exact, n, self._bound.local, both)) / scale)[own]
+        beside: tuple[Tensor, Tensor] | None = None
+        for subject in self.subjects:
+            path = "specialized" if beside is not None else "default"
+            own = OWN[path]
+            off = (subject.state[1:] - state[own]).norm(dim=(-2, -1)).norm(dim=0) / size[own]
+            output = (subject.attended - attended[own]).norm(dim=-1).norm(dim=0) / scale[own]
+            if beside is None:
+                allowed = [torch.full_like(off, torch.inf)] * 2
+                beside = off, output
+            else:
+                lowest = local[own], floor[path]
+                allowed = [torch.maximum(TIMES * b, f) for b, f in zip(beside, lowest, strict=True)]
+            self.tracks[subject.name].add(step, torch.stack([off, output, limit[own], most[path], *allowed]))
+
+    def drop(self, name: str) -> None:
+        """Runs a subject no further; its track stays."""
+        self.subjects = [subject for subject in self.subjects if subject.name != name]
+
+    def kept(self) -> dict[str, Any]:
+        """All that goes on to the next block."""
+        return {
+            "blocks": self.blocks,
+            "strays": self.strays,
+            "forgotten": self.forgotten,
+            "yardstick": {"state": self._yardstick.state, "taps": self._yardstick.taps},
+            "bound": self._bound.kept(),
+            "subjects": {subject.name: subject.kept() for subject in self.subjects},
+            "tracks": {name: track.kept() for name, track in self.tracks.items()},
+        }
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Goes on from what ``kept`` gave, with the same subjects."""
+        self.blocks, self.strays, self.forgotten = kept["blocks"], kept["strays"], kept["forgotten"]
+        self._yardstick.state, self._yardstick.taps = kept["yardstick"]["state"], kept["yardstick"]["taps"]
+        self._bound.restore(kept["bound"])
+        self.subjects = [subject for subject in self.subjects if subject.name in kept["subjects"]]
+        for subject in self.subjects:
+            subject.restore(kept["subjects"][subject.name])
+        for name, track in self.tracks.items():
+            track.restore(kept["tracks"][name])
+
+
+def _over_requests(norms: Tensor) -> Tensor:
+    """[2, heads] of [2, requests, heads]."""
+    return norms.norm(dim=1)

@@ -1,0 +1,102 @@
+"""The float64 recurrence that errors are measured from, by the reference's equations.
+
+Two of them run side by side. ``OWN["specialized"]`` rounds nothing (the gate, which both paths round, is drawn rounded).
+``OWN["default"]`` takes the activated convolution as the default path rounded it to bf16: design rule 4's rounding point, whose
+result is held against the float64 value here (``strays``), so that a value next to a boundary may fall either side, and all
+that follows is judged on the side taken. What is left between a path and its own yardstick is fp32 arithmetic.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from validate.long_output.drift.heads import HEADS
+from validate.long_output.drift.stream import CHANNELS, KEYS, REQUESTS, STEPS, VALUES, Block, split, windows
+from validate.numerics.measure import ulp
+from validate.reference.kda import corrected, log_decays, recall, unit
+from validate.reference.points import U32, Points
+
+OWN = {"specialized": 0, "default": 1}
+BF16 = torch.bfloat16
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A block in float64; [steps, 2, requests, HEADS, ...], without the 2 where both yardsticks have the same.
+
+    ``key_error``, ``query_error`` [steps, 2, requests, HEADS]: what fp32 may add to the vectors, relative 2-norm;
+    ``value_error`` the same, absolute. ``strays``: activated values of the default path that are no rounding of the exact ones.
+    """
+
+    log_decay: Tensor
+    decay: Tensor
+    beta: Tensor
+    beta_error: Tensor
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    query_error: Tensor
+    key_error: Tensor
+    value_error: Tensor
+    strays: int
+
+
+class Yardstick:
+    """``state`` [2, requests, HEADS, VALUES, KEYS] and ``attended`` [2, requests, HEADS, VALUES], float64."""
+
+    def __init__(self, inputs: dict[str, Any]) -> None:
+        self._inputs = inputs
+        self._points = Points("common")
+        self.state = torch.zeros(2, REQUESTS, HEADS, VALUES, KEYS, dtype=torch.float64)
+        self.taps = torch.zeros(REQUESTS, CHANNELS, 3, dtype=BF16)
+        self.decayed = torch.zeros_like(self.state)
+
+    def prepare(self, block: Block, rounded: Tensor) -> Exact:
+        """The block's inputs. ``rounded`` [steps * requests, channels]: the convolution's output as the default path gives it."""
+        i = self._inputs
+        window, self.taps = windows(self.taps, block.x)
+        terms = window.double() * i["conv_weight"].double()
+        convolved, size = terms.sum(-1), terms.abs().sum(-1)
+        gate = torch.sigmoid(convolved)
+        activated = convolved * gate
+        # Four fused multiply-adds round partial sums that are no larger than the sum of the terms' sizes, and SiLU's slope is below
+        # 1.1. Its exponential turns the rounding of its argument into a relative error; 6 more roundings of 2**-24.
+        error = U32 * (4.4 * size + (6 + convolved.abs() * (1 - gate)) * activated.abs())
+        half = torch.maximum(ulp(activated, BF16), ulp(rounded.double(), BF16)) / 2
+        strays = int(((rounded.double() - activated).abs() > half + error).sum())
+        both = [split(a) for a in (activated, rounded.double())]
+        query, key, value = (torch.stack(parts, 1) for parts in zip(*both, strict=True))
+        errors = [torch.stack([e, torch.zeros_like(e)], 1).norm(dim=-1) for e in split(error)]
+        log_decay = log_decays(block.gate.double().flatten(0, 1), i).view(STEPS, REQUESTS, HEADS, KEYS)
+        logits = block.beta.double()
+        return Exact(
+            log_decay,
+            log_decay.exp(),
+            torch.sigmoid(logits),
+            # As the gate of SiLU: the rounding of the exponential's argument, and 4 more.
+            U32 * (4 + logits.abs()),
+            unit(query, i["l2_eps"]) * KEYS**-0.5,
+            unit(key, i["l2_eps"]),
+            value,
+            *(_relative(e, v) for e, v in zip(errors[:2], (query, key), strict=True)),
+            errors[2],
+            strays,
+        )
+
+    def step(self, exact: Exact, n: int) -> None:
+        """The block's step ``n``."""
+        self.decayed = self.state * exact.decay[n, :, :, None, :]
+        self.state = corrected(self.decayed, exact.beta[n], exact.key[n], exact.value[n], self._points)
+
+    def attended(self, exact: Exact, n: int) -> Tensor:
+        """What the query of step ``n`` reads from the state after it."""
+        return recall(self.state, exact.query[n])[0]
+
+
+def _relative(error: Tensor, vector: Tensor) -> Tensor:
+    """Of a vector's 2-norm after ``unit``: its inputs' errors, then a sum of squares by at most 9 roundings, halved by the root,
+    and 4 more roundings.
+    """
+    return error / vector.norm(dim=-1).clamp_min(1e-30) + 9 * U32
