@@ -2,11 +2,11 @@
 
 ``inputs``    every value that the default path rounds to bf16 is a rounding of the exact one
 ``finite``    every error is a number
-``bounded``   the error of each head's state and output is at most what the contraction allows (``bound``: derived there, certain)
-``no_worse``  design rule 2 at every sampled step: at most twice the default path's error, or the floor. Each path is measured from
-              its own yardstick, so that the default path's rounding to bf16, 10,000 times fp32's, does not hide what is
-              added to the specialized one. The floor is what one step's arithmetic may add (``Bound.local``): where a head forgets
-              within a step or two, either path's error is that and no more
+``bounded``   the error of each head's state and output is at most what the contraction allows (``bound``, derived there: certain)
+``no_worse``  design rule 2 at every sampled step: at most twice the default path's error, or the floor. Each path is measured
+              from its own yardstick, so that the default path's rounding to bf16, 10,000 times fp32's, does not hide what is
+              added to the specialized one. The floor is what one step's arithmetic may add (``Bound.local``): where a head
+              forgets within a step or two, either path's error is that and no more
 ``growth``    once a head has forgotten its start, its state's error no longer rises with the step
 
 ``growth`` takes samples from three memories on, two memories apart: so far apart a sample keeps exp(-2) of the one before it, so

@@ -17,10 +17,10 @@ r, in units u = 2**-24 of one fp32 rounding, D = s' - a being the update, of nor
     |beta eps_v|                     the value's error
     |s'| u                           the fused multiply-add
 
-delta_d = (4 + 12 |g|) u: exp turns the error of its argument g into a relative one; g = -5 sigmoid(z) has 6 roundings, and sigmoid
-turns the roundings of z into |z| (1 - sigmoid(z)) times as much, below 6 where |g| matters. The bounds of kappa, delta_beta and
-eps_v come with the inputs (``yardstick.Exact``). All norms add up over the rows of a head, as a 2-norm. The roundings act on the
-computed values, s + e: 32 u of the error more a step.
+delta_d = (4 + 12 |g|) u: exp turns the error of its argument g into a relative one; g = -5 sigmoid(z) has 6 roundings, and
+sigmoid turns the roundings of z into |z| (1 - sigmoid(z)) times as much, below 6 where |g| matters. The bounds of kappa,
+delta_beta and eps_v come with the inputs (``yardstick.Exact``). All norms add up over the rows of a head, as a 2-norm. The
+roundings act on the computed values, s + e: 32 u of the error more a step.
 
 The bound is certain: nothing is said of rounding errors being random, so it grows like min(steps, memory of the slowest channel),
 where errors met grow like the root of that. What is off by more than it is no rounding; smaller faults are for the other checks.
@@ -46,8 +46,9 @@ def decay_error(log_decay: Tensor) -> Tensor:
 def added(
     sizes: tuple[Tensor, Tensor, Tensor], decay: Tensor, beta: Tensor, beta_error: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    """r [...] of one step. ``sizes``: norms of the decayed state a, the update D and the new state; ``decay`` is delta_d, ``key``
-    kappa, ``value`` the norm of eps_v.
+    """What one step adds, r [...]. ``sizes``: norms of the decayed state a, the update D and the new state.
+
+    ``decay`` is delta_d, ``key`` kappa, ``value`` the norm of eps_v.
     """
     decayed, update, new = sizes
     kept = decayed * (decay + U32 + beta * (SUM + key))

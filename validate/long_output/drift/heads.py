@@ -19,9 +19,9 @@ class Heads:
     """Parameters as ``reference.kda`` names them, and ``memory`` [H], the steps after which a head is to have forgotten.
 
     Kimi K3's trained decays are not public. A head's log decay is -5 sigmoid(exp(A_log) (gate + dt_bias)), with ``a_log`` and the
-    gate spread as in ``numerics/kda.py``; ``dt_bias`` is shifted so that the mean log decay is -1 / ``memory``, ``memory`` going in
-    equal factors from 2 steps to 16,384. Slow channels of a head remember about twice as long as its mean one, and a step whose
-    gate is open forgets as much as thousands of others.
+    gate spread as in ``numerics/kda.py``; ``dt_bias`` is shifted so that the mean log decay is -1 / ``memory``, ``memory`` going
+    in equal factors from 2 steps to 16,384. Slow channels of a head remember about twice as long as its mean one, and a step
+    whose gate is open forgets as much as thousands of others.
     ``beta_shift`` [H] closes the write gates of slow heads: each write replaces what stands along its key, so with keys in all
     directions a head that writes with beta forgets within 128 / beta steps, whatever its decay.
     """

@@ -10,8 +10,8 @@ from validate.verdict import Verdict, worst
 class Head(Record):
     """One head of one subject. Errors are 2-norms relative to the float64 state's.
 
-    ``memory``: steps in which its channels decay to 1 / e, in the mean. ``error`` and ``bound``: at the last step; ``largest`` and
-    ``output``: of all sampled steps. ``samples``: on which the growth was tested, with its ``exponent`` and the p-value ``rises``.
+    ``memory``: steps in which its channels decay to 1 / e, in the mean. ``error`` and ``bound``: at the last step; ``largest``
+    and ``output``: of all sampled steps. ``samples``: on which growth was tested; its ``exponent``, and the p-value ``rises``.
     """
 
     memory: float
@@ -78,7 +78,7 @@ class Arguments(Record):
 
 
 class DriftManifest(Record):
-    """``manifest.json``: what was run by which code, where, and how it ended. Times are UTC; ``source`` as in ``records.model``."""
+    """``manifest.json``: what was run by which code, where, and how it ended. Times are UTC."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     arguments: Arguments

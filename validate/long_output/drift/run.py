@@ -77,11 +77,11 @@ class Run:
 
     def _close(self, began: float, *, ended: bool) -> int:
         verdict = detection.verdict(self.outcomes) if self._faults else worst(outcome.verdict for outcome in self.outcomes)
-        update = {"seconds": round(time.monotonic() - began, 1)}
+        update: dict[str, object] = {"seconds": round(time.monotonic() - began, 1)}
         if ended:
             update |= {"end": records.now(), "verdict": verdict, "exit_code": verdict.exit_code}
         self.manifest = self.manifest.model_copy(update=update)
-        records.write_manifest(self.folder, self.manifest)
+        _write_manifest(self.folder, self.manifest)
         records.write(self.folder, "junit.xml", reports.junit(self.outcomes))
         records.write(self.folder, "summary.md", reports.summary(self.manifest, self.outcomes))
         if self._faults:
@@ -117,7 +117,7 @@ def start(arguments: Arguments, output: Path, out: Console) -> Run:
     )
     folder = records.create(output, arguments.mode if arguments.mode == "drift" else "drift-faults")
     records.write(folder, records.MEASUREMENTS, "")
-    records.write_manifest(folder, manifest)
+    _write_manifest(folder, manifest)
     return Run(folder, manifest, out)
 
 
@@ -131,6 +131,10 @@ def resume(folder: Path, out: Console) -> Run:
         if then != now:
             raise InputError(f"cannot resume {folder}: the {what} differ, {then} then and {now} now; start a new run")
     return Run(folder, manifest, out, _read(folder))
+
+
+def _write_manifest(folder: Path, manifest: DriftManifest) -> None:
+    records.write(folder, records.MANIFEST, manifest.model_dump_json(indent=2) + "\n")
 
 
 def _subjects(arguments: Arguments, stream: Stream) -> list[Subject]:

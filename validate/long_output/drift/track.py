@@ -7,9 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-# Columns of a sample, each [heads]. State and output: 2-norm of the difference to the path's own yardstick over that of the yardstick
-# (a head's output may cancel; it is measured against the size of the state and of the query). Then the most that the contraction
-# allows (``bound``), and the most that rule 2 allows beside the default path (``acceptance``).
+# Columns of a sample, each [heads]. State and output: 2-norm of the difference to the path's own yardstick over that of the
+# yardstick (a head's output may cancel: it is measured against the size of the state times that of the query). Then the most that
+# the contraction allows (``bound``), and the most that rule 2 allows beside the default path (``acceptance``).
 COLUMNS = ("state", "output", "state_bound", "output_bound", "state_beside", "output_beside")
 EVERY = 16  # steps between two samples, after the first so many, which all are samples
 Array = NDArray[np.float64]

@@ -61,7 +61,7 @@ class Yardstick:
         convolved, size = terms.sum(-1), terms.abs().sum(-1)
         gate = torch.sigmoid(convolved)
         activated = convolved * gate
-        # Four fused multiply-adds round partial sums that are no larger than the sum of the terms' sizes, and SiLU's slope is below
+        # Four fused multiply-adds round partial sums no larger than the sum of the terms' sizes, and SiLU's slope is below
         # 1.1. Its exponential turns the rounding of its argument into a relative error; 6 more roundings of 2**-24.
         error = U32 * (4.4 * size + (6 + convolved.abs() * (1 - gate)) * activated.abs())
         half = torch.maximum(ulp(activated, BF16), ulp(rounded.double(), BF16)) / 2
@@ -80,7 +80,8 @@ class Yardstick:
             unit(query, i["l2_eps"]) * KEYS**-0.5,
             unit(key, i["l2_eps"]),
             value,
-            *(_relative(e, v) for e, v in zip(errors[:2], (query, key), strict=True)),
+            _relative(errors[0], query),
+            _relative(errors[1], key),
             errors[2],
             strays,
         )
