@@ -16,6 +16,7 @@ r, in units u = 2**-24 of one fp32 rounding, D = s' - a being the update, of nor
     |D| (4 u + delta_beta + kappa)   subtraction, product with beta, and the update's direction
     |beta eps_v|                     the value's error
     |s'| u                           the fused multiply-add
+    2**-140                          results below fp32's normal numbers: 2**-150 each, of at most 2**14 elements in 5 operations
 
 delta_d = (4 + 12 |g|) u: exp turns the error of its argument g into a relative one; g = -5 sigmoid(z) has 6 roundings, and
 sigmoid turns the roundings of z into |z| (1 - sigmoid(z)) times as much, below 6 where |g| matters. The bounds of kappa,
@@ -36,6 +37,7 @@ from validate.reference.points import U32
 
 SUM = 9 * U32  # a product, and at most 8 additions after it
 SECOND_ORDER = 32 * U32
+UNDERFLOW = 2.0**-140
 
 
 def decay_error(log_decay: Tensor) -> Tensor:
@@ -52,7 +54,7 @@ def added(
     """
     decayed, update, new = sizes
     kept = decayed * (decay + U32 + beta * (SUM + key))
-    return kept + update * (4 * U32 + beta_error + key) + beta * value + new * U32
+    return kept + update * (4 * U32 + beta_error + key) + beta * value + new * U32 + UNDERFLOW
 
 
 class Bound:

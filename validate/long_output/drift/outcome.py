@@ -48,8 +48,8 @@ class Outcome(Record):
     steps: int
     heads: tuple[Head, ...]
     checks: tuple[Check, ...]
-    out: tuple[str, int] | None
     curve: Curve
+    out: tuple[str, int] | None = None
 
     @property
     def verdict(self) -> Verdict:

@@ -1,0 +1,70 @@
+"""The bound from the contraction is never exceeded: recurrences drawn at random, run by both paths' own steps."""
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from validate.long_output.drift.bound import SECOND_ORDER, added
+from validate.paths.emulated.kda import DefaultKda, SpecializedKda
+
+STEPS = 64
+VALUES = 2
+KEYS = 64
+
+
+def error_and_bound(path: DefaultKda, seed: int, decays: tuple[float, float], beta: float, repeated: bool) -> tuple[float, float]:
+    """Of the last state, 2-norms, where both get the same fp32 inputs: decays within ``decays``, write gates up to ``beta``.
+
+    ``repeated``: every step is the same, so that its roundings all go one way.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    low, high = decays
+    computed = torch.zeros(1, 1, VALUES, KEYS)
+    exact, bound = computed.double(), torch.zeros((), dtype=torch.float64)
+    for n in range(STEPS):
+        if n == 0 or not repeated:
+            decay = low + (high - low) * torch.rand(1, 1, KEYS, generator=generator)
+            gate = beta * torch.rand(1, 1, generator=generator)
+            key = torch.randn(1, 1, KEYS, generator=generator)
+            key = key / key.norm() * (1 - 2.0**-20)
+            value = torch.randn(1, 1, VALUES, generator=generator)
+        decayed = exact * decay.double()
+        delta = (value.double() - (decayed * key.double()).sum(-1)) * gate.double()
+        new = decayed + delta[..., None] * key.double()
+        sizes = decayed.norm(), (new - decayed).norm(), new.norm()
+        nothing = torch.zeros((), dtype=torch.float64)
+        keeps = decay.max().double() + SECOND_ORDER
+        bound = keeps * bound + added(sizes, nothing, gate.double().squeeze(), nothing, nothing, nothing)
+        exact = new
+        computed, _ = path.step(computed, decay, gate, key, key, value)
+    return float((computed - exact).norm()), float(bound)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    lanes=st.sampled_from([0, 8, 16]),
+    low=st.floats(0.0, 1.0, width=32),
+    high=st.floats(0.0, 1.0, width=32),
+    beta=st.floats(0.0, 1.0, width=32),
+    repeated=st.booleans(),
+)
+def test_no_contracting_recurrence_exceeds_it(
+    seed: int, lanes: int, low: float, high: float, beta: float, repeated: bool
+) -> None:
+    path = SpecializedKda() if lanes else DefaultKda()
+    path.lanes = lanes  # type: ignore[attr-defined]
+    error, bound = error_and_bound(path, seed, (min(low, high), max(low, high)), beta, repeated)
+    assert error <= bound
+
+
+def test_a_lost_bit_exceeds_it() -> None:
+    """The negative control: not every error is within it."""
+
+    class Coarse(DefaultKda):
+        def step(self, *given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            state, attended = super().step(*given)
+            return state.bfloat16().float(), attended
+
+    error, bound = error_and_bound(Coarse(), 0, (0.5, 0.9), 0.5, False)
+    assert error > bound
