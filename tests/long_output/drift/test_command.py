@@ -64,6 +64,7 @@ def test_an_interrupted_run_is_resumed(tool: Tool) -> None:
     [
         (("--plant", "no-such"), "unknown fault 'no-such'"),
         (("--plant", "counter-wraps", "--steps", "1000"), "changes nothing before step 65,536"),
+        (("--faults", "--steps", "1000"), "changes nothing before step 4,096"),
         (("--plant", "decay-cut", "--faults"), "--faults takes neither"),
         (("--resume", "nowhere"), "no run record: nowhere/manifest.json does not exist"),
         (("--resume", "nowhere", "--steps", "500"), "--resume takes no other argument"),

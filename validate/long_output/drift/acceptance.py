@@ -66,12 +66,11 @@ def checks(track: Track, of: list[Head], strays: int | None) -> list[Check]:
     return [*made, _growth(of, int(track.steps[-1]))]
 
 
-def first_out(track: Track, since: int = 0) -> tuple[str, int] | None:
-    """The check that a sample fails first, from the sample numbered ``since`` on, and its step; None while all pass."""
-    figures = {name: _over(track, name)[since:] for name in LIMITS}
-    bad = {"finite": ~np.isfinite(track.figures[since:, :2]).all((1, 2))}
-    bad |= {name: (over > 1).any((1, 2)) for name, over in figures.items()}
-    firsts = {name: int(track.steps[since:][there.argmax()]) for name, there in bad.items() if there.any()}
+def first_out(track: Track) -> tuple[str, int] | None:
+    """The check that a sample fails first, and its step; None where all pass."""
+    bad = {"finite": ~np.isfinite(track.figures[:, :2]).all((1, 2))}
+    bad |= {name: (_over(track, name) > 1).any((1, 2)) for name in LIMITS}
+    firsts = {name: int(track.steps[there.argmax()]) for name, there in bad.items() if there.any()}
     return min(firsts.items(), key=lambda item: item[1]) if firsts else None
 
 

@@ -23,13 +23,12 @@ LIMITS = (
 
 def junit(outcomes: Sequence[Outcome]) -> str:
     """A test a check of a subject and seed."""
-    told = {id(finding): outcome.told(finding) for outcome, finding in _findings(outcomes)}
     named = [
         Check(name=f"{outcome.subject} seed {outcome.seed} {c.name}", verdict=c.verdict, detail=c.detail, findings=c.findings)
         for outcome in outcomes
         for c in outcome.checks
     ]
-    return checks_junit.render("drift", named, lambda finding: told.get(id(finding), finding.line))
+    return checks_junit.render("drift", named, lambda finding: finding.line)
 
 
 def summary(manifest: DriftManifest, outcomes: Sequence[Outcome]) -> str:

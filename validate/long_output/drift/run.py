@@ -13,7 +13,7 @@ from validate.long_output.drift import acceptance, detection, reports
 from validate.long_output.drift.lockstep import Lockstep
 from validate.long_output.drift.outcome import Arguments, Curve, DriftManifest, Outcome
 from validate.long_output.drift.progress import Progress
-from validate.long_output.drift.stream import STEPS, Stream
+from validate.long_output.drift.stream import Stream
 from validate.long_output.drift.subject import Subject, specialized
 from validate.long_output.drift.track import Track
 from validate.paths.emulated.kda import SpecializedKda
@@ -69,8 +69,7 @@ class Run:
         if self.manifest.arguments.mode != "faults" or lockstep.blocks % LOOKED_AT_EVERY or not lockstep.blocks:
             return False
         for subject in lockstep.subjects[2:]:
-            since = max(0, len(lockstep.tracks[subject.name].steps) - LOOKED_AT_EVERY * STEPS)
-            if found := acceptance.first_out(lockstep.tracks[subject.name], since):
+            if found := acceptance.first_out(lockstep.tracks[subject.name]):
                 lockstep.drop(subject.name)
                 self.out.print(f"{subject.name}: {found[0]} at step {found[1]:,}", markup=False)
         return len(lockstep.subjects) == 2
@@ -97,13 +96,14 @@ class Run:
 
 
 def start(arguments: Arguments, output: Path, out: Console) -> Run:
-    """A new run with its folder. InputError for a fault that there is not, before a folder is made."""
-    if arguments.planted is not None:
-        late = faults.find(arguments.planted).from_step
-        if late > arguments.steps:
-            raise InputError(
-                f"{arguments.planted} changes nothing before step {late:,}: --steps {arguments.steps} ends too early"
-            )
+    """A new run with its folder. InputError for a fault that there is not, or that changes no step, before a folder is made."""
+    wanted = [faults.find(arguments.planted)] if arguments.planted else []
+    if arguments.mode == "faults":
+        wanted += faults.catalogue().values()
+    for fault in wanted:
+        if fault.from_step > arguments.steps:
+            late = f"{fault.name} changes nothing before step {fault.from_step:,}"
+            raise InputError(f"{late}: --steps {arguments.steps} ends too early")
     commit, dirty = provenance.commit()
     manifest = DriftManifest(
         arguments=arguments,
