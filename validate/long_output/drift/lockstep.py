@@ -61,32 +61,26 @@ class Lockstep:
         self.blocks += 1
 
     def _sample(self, step: int, exact: Exact, n: int) -> None:
-        state, attended = self._yardstick.state, self._yardstick.attended(exact, n)
-        query = exact.query[n].norm(dim=-1)
-        size = _over_requests(self._bound.size)
-        scale = _over_requests(self._bound.size * query)
-        limit, local = (_over_requests(b) / size for b in (self._bound.state, self._bound.local))
-        rounding = {"default": HALF_BF16 * attended[OWN["default"]].norm(dim=-1), "specialized": torch.zeros(1)}
-        most: dict[str, Tensor] = {}
-        floor: dict[str, Tensor] = {}
-        for path, own in OWN.items():
-            both = torch.zeros_like(query)
-            both[own] = rounding[path]
-            most[path] = (_over_requests(self._bound.output(exact, n, self._bound.state, both)) / scale)[own]
-            floor[path] = (_over_requests(self._bound.output(exact, n, self._bound.local, both)) / scale)[own]
-        beside: tuple[Tensor, Tensor] | None = None
+        bound, state = self._bound, self._yardstick.state
+        attended, query = self._yardstick.attended(exact, n), exact.query[n].norm(dim=-1)
+        size, scale = _over_requests(bound.size), _over_requests(bound.size * query)
+        rounded = torch.zeros_like(query)
+        rounded[OWN["default"]] = HALF_BF16 * attended[OWN["default"]].norm(dim=-1)
+        # [2 yardsticks, state and output, heads]: what all steps, and what the last one, may have added.
+        most, floor = (
+            torch.stack([_over_requests(e) / size, _over_requests(bound.output(exact, n, e, rounded)) / scale], 1)
+            for e in (bound.state, bound.local)
+        )
+        beside = torch.full_like(most[0], torch.inf)
         for subject in self.subjects:
-            path = "specialized" if beside is not None else "default"
-            own = OWN[path]
+            default = subject is self.subjects[0]
+            own = OWN["default" if default else "specialized"]
             off = (subject.state[1:] - state[own]).norm(dim=(-2, -1)).norm(dim=0) / size[own]
             output = (subject.attended - attended[own]).norm(dim=-1).norm(dim=0) / scale[own]
-            if beside is None:
-                allowed = [torch.full_like(off, torch.inf)] * 2
-                beside = off, output
-            else:
-                lowest = local[own], floor[path]
-                allowed = [torch.maximum(TIMES * b, f) for b, f in zip(beside, lowest, strict=True)]
-            self.tracks[subject.name].add(step, torch.stack([off, output, limit[own], most[path], *allowed]))
+            errors = torch.stack([off, output])
+            self.tracks[subject.name].add(step, torch.cat([errors, most[own], beside]))
+            if default:  # the others are held against it
+                beside = torch.maximum(TIMES * errors, floor[OWN["specialized"]])
 
     def drop(self, name: str) -> None:
         """Runs a subject no further; its track stays."""
