@@ -1,10 +1,14 @@
 """The bound from the contraction is never exceeded: recurrences drawn at random, run by both paths' own steps."""
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validate.long_output.drift.bound import SECOND_ORDER, added
+from validate.long_output.drift.bound import SECOND_ORDER, added, decay_error
+from validate.long_output.drift.stream import Stream
+from validate.long_output.drift.subject import default, specialized
+from validate.long_output.drift.yardstick import OWN, Yardstick
 from validate.paths.emulated.kda import DefaultKda, SpecializedKda
 
 STEPS = 64
@@ -68,3 +72,23 @@ def test_a_lost_bit_exceeds_it() -> None:
 
     error, bound = error_and_bound(Coarse(), 0, (0.5, 0.9), 0.5, False)
     assert error > bound
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["default", "specialized"])
+def test_the_inputs_errors_are_within_theirs(name: str, seed: int) -> None:
+    """delta_d, delta_beta, kappa and eps_v, of 128 steps and of gates that are wide open and shut."""
+    stream = Stream(seed)
+    block = stream.block(0)
+    block.gate[::3] *= 8
+    block.beta[::3] *= 6
+    rounding = default(stream.inputs)
+    path = default(stream.inputs) if name == "default" else specialized("s", SpecializedKda(), stream.inputs)
+    got = path.prepare(block)
+    exact = Yardstick(stream.inputs).prepare(block, rounding.prepare(block).activated)
+    own = OWN[name]
+    assert ((got.decay / exact.decay - 1).abs() <= decay_error(exact.log_decay)).all()
+    assert ((got.beta / exact.beta - 1).abs() <= exact.beta_error).all()
+    assert ((got.key - exact.key[:, own]).norm(dim=-1) <= exact.key_error[:, own]).all()
+    assert ((got.query - exact.query[:, own]).norm(dim=-1) <= exact.query_error[:, own] * exact.query[:, own].norm(dim=-1)).all()
+    assert ((got.value - exact.value[:, own]).norm(dim=-1) <= exact.value_error[:, own]).all()

@@ -18,10 +18,11 @@ r, in units u = 2**-24 of one fp32 rounding, D = s' - a being the update, of nor
     |s'| u                           the fused multiply-add
     2**-140                          results below fp32's normal numbers: 2**-150 each, of at most 2**14 elements in 5 operations
 
-delta_d = (4 + 12 |g|) u: exp turns the error of its argument g into a relative one; g = -5 sigmoid(z) has 6 roundings, and
-sigmoid turns the roundings of z into |z| (1 - sigmoid(z)) times as much, below 6 where |g| matters. The bounds of kappa,
-delta_beta and eps_v come with the inputs (``yardstick.Exact``). All norms add up over the rows of a head, as a 2-norm. The
-roundings act on the computed values, s + e: 32 u of the error more a step.
+delta_d = (3 + |g| (6 + 8 (1 - sigmoid(z)) |z|)) u: exp turns the error of its argument g = -5 sigmoid(z) into a relative one. The
+fast exp rounds its argument times log2(e), by less than 2 u of it; z = exp(A_log) (gate + dt_bias) has less than 6 roundings, and
+sigmoid makes 1 - sigmoid(z) times the error of z a relative one. The bounds of kappa, delta_beta and eps_v come with the inputs
+(``yardstick.Exact``). All norms add up over the rows of a head, as a 2-norm. The roundings act on the computed values, s + e:
+32 u of the error more a step.
 
 The bound is certain: nothing is said of rounding errors being random, so it grows like min(steps, memory of the slowest channel),
 where errors met grow like the root of that. What is off by more than it is no rounding; smaller faults are for the other checks.
@@ -33,6 +34,7 @@ import torch
 from torch import Tensor
 
 from validate.long_output.drift.yardstick import Exact
+from validate.model.dimensions import K3
 from validate.reference.points import U32
 
 SUM = 9 * U32  # a product, and at most 8 additions after it
@@ -41,8 +43,10 @@ UNDERFLOW = 2.0**-140
 
 
 def decay_error(log_decay: Tensor) -> Tensor:
-    """delta_d, relative, of fp32 log decays [...]."""
-    return (4 + 12 * log_decay.abs()) * U32
+    """delta_d, relative, of float64 log decays [...]."""
+    share = log_decay / K3.gate_lower_bound
+    argument = torch.logit(share, 1e-15).abs()  # where the sigmoid is 0 or 1, it matters no more
+    return (3 + log_decay.abs() * (6 + 8 * (1 - share) * argument)) * U32
 
 
 def added(

@@ -62,8 +62,8 @@ class Yardstick:
         gate = torch.sigmoid(convolved)
         activated = convolved * gate
         # Four fused multiply-adds round partial sums no larger than the sum of the terms' sizes, and SiLU's slope is below
-        # 1.1. Its exponential turns the rounding of its argument into a relative error; 6 more roundings of 2**-24.
-        error = U32 * (4.4 * size + (6 + convolved.abs() * (1 - gate)) * activated.abs())
+        # 1.1. Its exponential turns less than two roundings of its argument into a relative error; 6 more roundings of 2**-24.
+        error = U32 * (4.4 * size + (6 + 2 * convolved.abs() * (1 - gate)) * activated.abs())
         half = torch.maximum(ulp(activated, BF16), ulp(rounded.double(), BF16)) / 2
         strays = int(((rounded.double() - activated).abs() > half + error).sum())
         both = [split(a) for a in (activated, rounded.double())]
@@ -75,8 +75,8 @@ class Yardstick:
             log_decay,
             log_decay.exp(),
             torch.sigmoid(logits),
-            # As the gate of SiLU: the rounding of the exponential's argument, and 4 more.
-            U32 * (4 + logits.abs()),
+            # As the gate of SiLU: less than two roundings of the exponential's argument, and 4 more.
+            U32 * (4 + 2 * logits.abs()),
             unit(query, i["l2_eps"]) * KEYS**-0.5,
             unit(key, i["l2_eps"]),
             value,
