@@ -5,6 +5,7 @@ from validate.long_output.drift.lockstep import Lockstep
 from validate.long_output.drift.outcome import Head
 from validate.long_output.drift.stream import Stream
 from validate.long_output.drift.subject import specialized
+from validate.long_output.drift.yardstick import OWN
 from validate.paths.emulated.kda import SpecializedKda
 from validate.verdict import Verdict
 
@@ -30,6 +31,7 @@ def heads(made: Lockstep, name: str = NAME) -> list[Head]:
 
 def failed(made: Lockstep, name: str = NAME) -> set[str]:
     """The checks that a subject fails."""
-    strays = made.strays if name == "emulated-default" else None
-    checks = acceptance.checks(made.tracks[name], heads(made, name), strays)
+    default = name == "emulated-default"
+    strays = int(made.strays[OWN["default" if default else "specialized"]])
+    checks = acceptance.checks(made.tracks[name], heads(made, name), strays, default=default)
     return {check.name for check in checks if check.verdict is Verdict.FAIL}

@@ -26,8 +26,8 @@ def track(steps: int = 6000, rise: float = 0.0, seed: int = 0, **at: tuple[int, 
     return made
 
 
-def checks(made: Track, strays: int | None = None) -> dict[str, acceptance.Check]:
-    return {check.name: check for check in acceptance.checks(made, acceptance.heads(made, MEMORY), strays)}
+def checks(made: Track, strays: int = 0) -> dict[str, acceptance.Check]:
+    return {check.name: check for check in acceptance.checks(made, acceptance.heads(made, MEMORY), strays, default=False)}
 
 
 def test_sound_samples_pass() -> None:

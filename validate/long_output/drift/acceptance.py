@@ -1,12 +1,14 @@
 """The rules: from a subject's samples to checks.
 
-``inputs``    every value that the default path rounds to bf16 is a rounding of the exact one
+``inputs``    every value of the convolution is the exact one, but for fp32 and the path's rounding
 ``finite``    every error is a number
 ``bounded``   the error of each head's state and output is at most what the contraction allows (``bound``, derived there: certain)
 ``no_worse``  design rule 2 at every sampled step: at most twice the default path's error, or the floor. Each path is measured
               from its own yardstick, so that the default path's rounding to bf16, 10,000 times fp32's, does not hide what is
-              added to the specialized one. The floor is what one step's arithmetic may add (``Bound.local``): where a head
-              forgets within a step or two, either path's error is that and no more
+              added to the specialized one. The default path's error is its largest so far: both errors are sums of roundings,
+              and that one of them cancels at a step says nothing of the other (while few roundings make up a slow head's
+              state, it does in one of some hundred samples). The floor is what one step's arithmetic may add
+              (``Bound.local``): where a head forgets within a step or two, either path's error is that and no more
 ``growth``    once a head has forgotten its start, its state's error no longer rises with the step
 
 ``growth`` takes samples from three memories on, two memories apart: so far apart a sample keeps exp(-2) of the one before it, so
@@ -58,12 +60,10 @@ def heads(track: Track, memory: list[float]) -> list[Head]:
     return found
 
 
-def checks(track: Track, of: list[Head], strays: int | None) -> list[Check]:
-    """All checks of a subject. ``strays``: of the default path's roundings; None for another path."""
-    made = [] if strays is None else [_inputs(strays)]
-    made.append(_finite(track))
-    made += [_limit(name, track, of) for name in LIMITS if strays is None or name == "bounded"]
-    return [*made, _growth(of, int(track.steps[-1]))]
+def checks(track: Track, of: list[Head], strays: int, *, default: bool) -> list[Check]:
+    """All checks of a subject; the ``default`` path is held against nobody. ``strays``: of its convolution."""
+    limits = [_limit(name, track, of) for name in LIMITS if name == "bounded" or not default]
+    return [_inputs(strays), _finite(track), *limits, _growth(of, int(track.steps[-1]))]
 
 
 def first_out(track: Track) -> tuple[str, int] | None:
@@ -108,7 +108,7 @@ def _finite(track: Track) -> Check:
 
 
 def _inputs(strays: int) -> Check:
-    text = f"{strays} activated values are no rounding to bf16 of the exact ones"
+    text = f"{strays} values of the convolution are off by more than fp32 and the path's rounding explain"
     return check("inputs", f"{strays} strays", [Finding(verdict=Verdict.FAIL, text=text)] if strays else [])
 
 

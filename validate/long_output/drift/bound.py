@@ -12,16 +12,16 @@ r, in units u = 2**-24 of one fp32 rounding, D = s' - a being the update, of nor
 
     |a| (delta_d + u)                the decay's own error, and the rounding of the product s d
     |a| (9 u beta + beta kappa)      the sum over keys: every product is added by at most 8 additions in either path's order
-                                     (Higham, Accuracy and Stability, section 4.2); kappa, the key's relative error
+                                     (Higham, Accuracy and Stability, section 4.2)
     |D| (4 u + delta_beta + kappa)   subtraction, product with beta, and the update's direction
-    |beta eps_v|                     the value's error
     |s'| u                           the fused multiply-add
     2**-140                          results below fp32's normal numbers: 2**-150 each, of at most 2**14 elements in 5 operations
 
 delta_d = (3 + |g| (6 + 8 (1 - sigmoid(z)) |z|)) u: exp turns the error of its argument g = -5 sigmoid(z) into a relative one. The
 fast exp rounds its argument times log2(e), by less than 2 u of it; z = exp(A_log) (gate + dt_bias) has less than 6 roundings, and
-sigmoid makes 1 - sigmoid(z) times the error of z a relative one. The bounds of kappa, delta_beta and eps_v come with the inputs
-(``yardstick.Exact``). All norms add up over the rows of a head, as a 2-norm. The roundings act on the computed values, s + e:
+sigmoid makes 1 - sigmoid(z) times the error of z a relative one. kappa, the relative error of a key or a query, is 9 u: a sum of
+squares by at most 9 roundings, halved by the root, and 4 roundings more. delta_beta comes with the inputs (``yardstick.Exact``).
+All norms add up over the rows of a head, as a 2-norm. The roundings act on the computed values, s + e:
 32 u of the error more a step.
 
 The bound is certain: nothing is said of rounding errors being random, so it grows like min(steps, memory of the slowest channel),
@@ -38,6 +38,7 @@ from validate.model.dimensions import K3
 from validate.reference.points import U32
 
 SUM = 9 * U32  # a product, and at most 8 additions after it
+UNIT = 9 * U32  # kappa
 SECOND_ORDER = 32 * U32
 UNDERFLOW = 2.0**-140
 
@@ -49,16 +50,14 @@ def decay_error(log_decay: Tensor) -> Tensor:
     return (3 + log_decay.abs() * (6 + 8 * (1 - share) * argument)) * U32
 
 
-def added(
-    sizes: tuple[Tensor, Tensor, Tensor], decay: Tensor, beta: Tensor, beta_error: Tensor, key: Tensor, value: Tensor
-) -> Tensor:
+def added(sizes: tuple[Tensor, Tensor, Tensor], decay: Tensor, beta: Tensor, beta_error: Tensor, key: float = UNIT) -> Tensor:
     """What one step adds, r [...]. ``sizes``: norms of the decayed state a, the update D and the new state.
 
-    ``decay`` is delta_d, ``key`` kappa, ``value`` the norm of eps_v.
+    ``decay`` is delta_d, ``key`` kappa.
     """
     decayed, update, new = sizes
     kept = decayed * (decay + U32 + beta * (SUM + key))
-    return kept + update * (4 * U32 + beta_error + key) + beta * value + new * U32 + UNDERFLOW
+    return kept + update * (4 * U32 + beta_error + key) + new * U32 + UNDERFLOW
 
 
 class Bound:
@@ -77,14 +76,13 @@ class Bound:
         """The block's step ``n``, from the yardsticks' decayed and new states [2, requests, heads, V, K]."""
         self.size = _norm(new)
         sizes = _norm(decayed), _norm(new - decayed), self.size
-        errors = exact.beta_error[n], exact.key_error[n], exact.value_error[n]
-        self.local = added(sizes, prepared["decay"][n], exact.beta[n], *errors)
+        self.local = added(sizes, prepared["decay"][n], exact.beta[n], exact.beta_error[n])
         self.state = self.state * prepared["keeps"][n] + self.local
 
     def output(self, exact: Exact, n: int, error: Tensor, rounded: Tensor) -> Tensor:
         """Of o = s q, where the state is off by ``error``; ``rounded`` is what rounding to the path's dtype may add."""
         query = exact.query[n].norm(dim=-1)
-        return query * (error + self.size * (SUM + exact.query_error[n])) + rounded
+        return query * (error + self.size * (SUM + UNIT)) + rounded
 
     def kept(self) -> dict[str, Any]:
         """What goes on to the next block."""

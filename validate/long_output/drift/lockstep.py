@@ -19,15 +19,20 @@ HALF_BF16 = 2.0**-8  # the default path's output is rounded to bf16: half an ulp
 
 
 class Lockstep:
-    """``tracks``: of every subject by name. The default path is always run: others are held against it."""
+    """``tracks``: of every subject by name.
+
+    The default path is always run, and the others are held against it; the first of these is the specialized path.
+    ``strays`` [2]: of the specialized and the default path's convolutions (``yardstick``).
+    """
 
     def __init__(self, stream: Stream, subjects: Sequence[Subject]) -> None:
         self.stream = stream
         self.subjects: list[Subject] = [default(stream.inputs), *subjects]
         self.tracks = {subject.name: Track() for subject in self.subjects}
         self.blocks = 0
-        self.strays = 0
+        self.strays = torch.zeros(2, dtype=torch.int64)
         self.forgotten = torch.zeros(HEADS, KEYS, dtype=torch.float64)
+        self._largest = torch.zeros(2, HEADS, dtype=torch.float64)  # errors of the default path's state and output so far
         self._yardstick = Yardstick(stream.inputs)
         self._bound = Bound(REQUESTS, HEADS)
 
@@ -46,7 +51,7 @@ class Lockstep:
         with torch.inference_mode():
             drawn = self.stream.block(self.blocks)
             prepared = [subject.prepare(drawn) for subject in self.subjects]
-            exact = self._yardstick.prepare(drawn, prepared[0].activated)
+            exact = self._yardstick.prepare(drawn, prepared[1].activated, prepared[0].activated)
             bounds = self._bound.prepare(exact)
             self.strays += exact.strays
             self.forgotten += exact.log_decay.sum((0, 1))
@@ -80,7 +85,8 @@ class Lockstep:
             errors = torch.stack([off, output])
             self.tracks[subject.name].add(step, torch.cat([errors, most[own], beside]))
             if default:  # the others are held against it
-                beside = torch.maximum(TIMES * errors, floor[OWN["specialized"]])
+                self._largest = torch.maximum(self._largest, errors)
+                beside = torch.maximum(TIMES * self._largest, floor[OWN["specialized"]])
 
     def drop(self, name: str) -> None:
         """Runs a subject no further; its track stays."""
@@ -92,6 +98,7 @@ class Lockstep:
             "blocks": self.blocks,
             "strays": self.strays,
             "forgotten": self.forgotten,
+            "largest": self._largest,
             "yardstick": {"state": self._yardstick.state, "taps": self._yardstick.taps},
             "bound": self._bound.kept(),
             "subjects": {subject.name: subject.kept() for subject in self.subjects},
@@ -101,6 +108,7 @@ class Lockstep:
     def restore(self, kept: dict[str, Any]) -> None:
         """Goes on from what ``kept`` gave, with the same subjects."""
         self.blocks, self.strays, self.forgotten = kept["blocks"], kept["strays"], kept["forgotten"]
+        self._largest = kept["largest"]
         self._yardstick.state, self._yardstick.taps = kept["yardstick"]["state"], kept["yardstick"]["taps"]
         self._bound.restore(kept["bound"])
         self.subjects = [subject for subject in self.subjects if subject.name in kept["subjects"]]

@@ -16,6 +16,7 @@ from validate.long_output.drift.progress import Progress
 from validate.long_output.drift.stream import Stream
 from validate.long_output.drift.subject import Subject, specialized
 from validate.long_output.drift.track import Track
+from validate.long_output.drift.yardstick import OWN
 from validate.paths.emulated.kda import SpecializedKda
 from validate.records import folder as records
 from validate.records import provenance
@@ -155,7 +156,9 @@ def _outcome(seed: int, lockstep: Lockstep, name: str) -> Outcome:
         subject=name,
         steps=int(track.steps[-1]),
         heads=tuple(of),
-        checks=tuple(acceptance.checks(track, of, lockstep.strays if default else None)),
+        checks=tuple(
+            acceptance.checks(track, of, int(lockstep.strays[OWN["default" if default else "specialized"]]), default=default)
+        ),
         out=acceptance.first_out(track),
         curve=_curve(track),
     )

@@ -1,9 +1,9 @@
 """The float64 recurrence that errors are measured from, by the reference's equations.
 
-Two of them run side by side. ``OWN["specialized"]`` rounds nothing (the gate, which both paths round, is drawn rounded).
-``OWN["default"]`` takes the activated convolution as the default path rounded it to bf16: design rule 4's rounding point, whose
-result is held against the float64 value here (``strays``), so that a value next to a boundary may fall either side, and all
-that follows is judged on the side taken. What is left between a path and its own yardstick is fp32 arithmetic.
+Two of them run side by side, ``OWN`` by path. Each takes the activated convolution as that path gives it: rounded to bf16 (design
+rule 4's rounding point, where a value next to a boundary may fall either side), or in fp32. The convolution keeps nothing, so its
+values are held against the exact ones here, one by one (``strays``), and all that follows is judged on them. What is left
+between a path and its own yardstick is the recurrence's own fp32 arithmetic, of the same kind in both.
 """
 
 from dataclasses import dataclass
@@ -26,8 +26,7 @@ BF16 = torch.bfloat16
 class Exact:
     """A block in float64; [steps, 2, requests, HEADS, ...], without the 2 where both yardsticks have the same.
 
-    ``key_error``, ``query_error`` [steps, 2, requests, HEADS]: what fp32 may add to the vectors, relative 2-norm;
-    ``value_error`` the same, absolute. ``strays``: activated values of the default path that are no rounding of the exact ones.
+    ``strays`` [2]: values of the convolution that are off by more than fp32 and the path's rounding explain.
     """
 
     log_decay: Tensor
@@ -37,10 +36,7 @@ class Exact:
     query: Tensor
     key: Tensor
     value: Tensor
-    query_error: Tensor
-    key_error: Tensor
-    value_error: Tensor
-    strays: int
+    strays: Tensor
 
 
 class Yardstick:
@@ -53,8 +49,8 @@ class Yardstick:
         self.taps = torch.zeros(REQUESTS, CHANNELS, 3, dtype=BF16)
         self.decayed = torch.zeros_like(self.state)
 
-    def prepare(self, block: Block, rounded: Tensor) -> Exact:
-        """The block's inputs. ``rounded`` [steps * requests, channels]: the convolution's output as the default path gives it."""
+    def prepare(self, block: Block, specialized: Tensor, default: Tensor) -> Exact:
+        """The block's inputs. Both paths' convolutions [steps * requests, channels] fp32, the default one's with bf16 values."""
         i = self._inputs
         window, self.taps = windows(self.taps, block.x)
         terms = window.double() * i["conv_weight"].double()
@@ -64,11 +60,12 @@ class Yardstick:
         # Four fused multiply-adds round partial sums no larger than the sum of the terms' sizes, and SiLU's slope is below
         # 1.1. Its exponential turns less than two roundings of its argument into a relative error; 6 more roundings of 2**-24.
         error = U32 * (4.4 * size + (6 + 2 * convolved.abs() * (1 - gate)) * activated.abs())
-        half = torch.maximum(ulp(activated, BF16), ulp(rounded.double(), BF16)) / 2
-        strays = int(((rounded.double() - activated).abs() > half + error).sum())
-        both = [split(a) for a in (activated, rounded.double())]
-        query, key, value = (torch.stack(parts, 1) for parts in zip(*both, strict=True))
-        errors = [torch.stack([e, torch.zeros_like(e)], 1).norm(dim=-1) for e in split(error)]
+        given = [specialized.double(), default.double()]
+        strays = [
+            ((there - activated).abs() > torch.maximum(ulp(activated, dtype), ulp(there, dtype)) / 2 + error).sum()
+            for there, dtype in zip(given, (torch.float32, BF16), strict=True)
+        ]
+        query, key, value = (torch.stack(parts, 1) for parts in zip(*map(split, given), strict=True))
         log_decay = log_decays(block.gate.double().flatten(0, 1), i).view(STEPS, REQUESTS, HEADS, KEYS)
         logits = block.beta.double()
         return Exact(
@@ -80,10 +77,7 @@ class Yardstick:
             unit(query, i["l2_eps"]) * KEYS**-0.5,
             unit(key, i["l2_eps"]),
             value,
-            _relative(errors[0], query),
-            _relative(errors[1], key),
-            errors[2],
-            strays,
+            torch.stack(strays),
         )
 
     def step(self, exact: Exact, n: int) -> None:
@@ -94,10 +88,3 @@ class Yardstick:
     def attended(self, exact: Exact, n: int) -> Tensor:
         """What the query of step ``n`` reads from the state after it."""
         return recall(self.state, exact.query[n])[0]
-
-
-def _relative(error: Tensor, vector: Tensor) -> Tensor:
-    """Of a vector's 2-norm after ``unit``: its inputs' errors, then a sum of squares by at most 9 roundings, halved by the root,
-    and 4 more roundings.
-    """
-    return error / vector.norm(dim=-1).clamp_min(1e-30) + 9 * U32
