@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validate.long_output.drift.bound import SECOND_ORDER, UNIT, added, decay_error
+from validate.long_output.drift.bound import UNIT, added, decay_error, keeps
 from validate.long_output.drift.stream import Stream
 from validate.long_output.drift.subject import default, specialized
 from validate.long_output.drift.yardstick import OWN, Yardstick
@@ -37,8 +37,8 @@ def error_and_bound(path: DefaultKda, seed: int, decays: tuple[float, float], be
         new = decayed + delta[..., None] * key.double()
         sizes = decayed.norm(), (new - decayed).norm(), new.norm()
         nothing = torch.zeros((), dtype=torch.float64)
-        keeps = decay.max().double() + SECOND_ORDER
-        bound = keeps * bound + added(sizes, nothing, gate.double().squeeze(), nothing, 0.0)
+        errors = nothing, gate.double().squeeze(), nothing, 0.0
+        bound = keeps(decay.max().double(), *errors) * bound + added(sizes, *errors)
         exact = new
         computed, _ = path.step(computed, decay, gate, key, key, value)
     return float((computed - exact).norm()), float(bound)

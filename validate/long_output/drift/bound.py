@@ -21,8 +21,8 @@ delta_d = (3 + |g| (6 + 8 (1 - sigmoid(z)) |z|)) u: exp turns the error of its a
 fast exp rounds its argument times log2(e), by less than 2 u of it; z = exp(A_log) (gate + dt_bias) has less than 6 roundings, and
 sigmoid makes 1 - sigmoid(z) times the error of z a relative one. kappa, the relative error of a key or a query, is 9 u: a sum of
 squares by at most 9 roundings, halved by the root, and 4 roundings more. delta_beta comes with the inputs (``yardstick.Exact``).
-All norms add up over the rows of a head, as a 2-norm. The roundings act on the computed values, s + e:
-32 u of the error more a step.
+All norms add up over the rows of a head, as a 2-norm. The roundings act on the computed values, s + e: c grows by what the table
+has for |a| = 1, |D| = beta and |s'| = 1 (``keeps``).
 
 The bound is certain: nothing is said of rounding errors being random, so it grows like min(steps, memory of the slowest channel),
 where errors met grow like the root of that. What is off by more than it is no rounding; smaller faults are for the other checks.
@@ -39,7 +39,6 @@ from validate.reference.points import U32
 
 SUM = 9 * U32  # a product, and at most 8 additions after it
 UNIT = 9 * U32  # kappa
-SECOND_ORDER = 32 * U32
 UNDERFLOW = 2.0**-140
 
 
@@ -55,9 +54,18 @@ def added(sizes: tuple[Tensor, Tensor, Tensor], decay: Tensor, beta: Tensor, bet
 
     ``decay`` is delta_d, ``key`` kappa.
     """
+    return _table(sizes, decay, beta, beta_error, key) + UNDERFLOW
+
+
+def keeps(largest: Tensor, decay: Tensor, beta: Tensor, beta_error: Tensor, key: float = UNIT) -> Tensor:
+    """By how much the error before a step is multiplied at most, c [...]. ``largest``: max(d); the others as in ``added``."""
+    one = torch.ones_like(largest)
+    return largest + _table((one, beta, one), decay, beta, beta_error, key)
+
+
+def _table(sizes: tuple[Tensor, Tensor, Tensor], decay: Tensor, beta: Tensor, beta_error: Tensor, key: float) -> Tensor:
     decayed, update, new = sizes
-    kept = decayed * (decay + U32 + beta * (SUM + key))
-    return kept + update * (4 * U32 + beta_error + key) + new * U32 + UNDERFLOW
+    return decayed * (decay + U32 + beta * (SUM + key)) + update * (4 * U32 + beta_error + key) + new * U32
 
 
 class Bound:
@@ -70,7 +78,8 @@ class Bound:
 
     def prepare(self, exact: Exact) -> dict[str, Tensor]:
         """What of a block needs no state."""
-        return {"keeps": exact.decay.amax(-1) + SECOND_ORDER, "decay": decay_error(exact.log_decay).amax(-1)}
+        decay = decay_error(exact.log_decay).amax(-1)
+        return {"decay": decay, "keeps": keeps(exact.decay.amax(-1), decay, exact.beta, exact.beta_error)}
 
     def step(self, exact: Exact, prepared: dict[str, Tensor], n: int, decayed: Tensor, new: Tensor) -> None:
         """The block's step ``n``, from the yardsticks' decayed and new states [2, requests, heads, V, K]."""
