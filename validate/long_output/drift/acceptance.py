@@ -4,7 +4,7 @@
 ``finite``    every error is a number
 ``bounded``   the error of each head's state and output is at most what the contraction allows (``bound``, derived there: certain)
 ``no_worse``  design rule 2 at every sampled step: at most twice the default path's error, or the floor. Each path is measured
-              from its own yardstick, so that the default path's rounding to bf16, 10,000 times fp32's, does not hide what is
+              from its own yardstick, so that the default path's rounding to bf16, 65,536 times fp32's, does not hide what is
               added to the specialized one. The default path's error is its largest so far: both errors are sums of roundings,
               and that one of them cancels at a step says nothing of the other (while few roundings make up a slow head's
               state, it does in one of some hundred samples). The floor is what one step's arithmetic may add
