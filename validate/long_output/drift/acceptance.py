@@ -6,9 +6,9 @@
 ``no_worse``  design rule 2 at every sampled step: at most twice the default path's error, or the floor. Each path is measured
               from its own yardstick, so that the default path's rounding to bf16, 65,536 times fp32's, does not hide what is
               added to the specialized one. The default path's error is its largest so far: both errors are sums of roundings,
-              and that one of them cancels at a step says nothing of the other (while few roundings make up a slow head's
-              state, it does in one of some hundred samples). The floor is what one step's arithmetic may add
-              (``Bound.local``): where a head forgets within a step or two, either path's error is that and no more
+              and that one of them cancels at a step says nothing of the other. The floor is what the arithmetic of a single
+              step may add (``Bound.single``): where few steps make up a state, since the head forgets quickly or has begun
+              only now, either path's error is that of few roundings, and twice another such error is no bound for it
 ``growth``    once a head has forgotten its start, its state's error no longer rises with the step
 
 ``growth`` takes samples from three memories on, two memories apart: so far apart a sample keeps exp(-2) of the one before it, so

@@ -69,11 +69,11 @@ def _table(sizes: tuple[Tensor, Tensor, Tensor], decay: Tensor, beta: Tensor, be
 
 
 class Bound:
-    """``state`` [2, requests, heads]: the bound of the 2-norm of the state's error; ``local``: of the last step's share in it."""
+    """``state`` [2, requests, heads]: the bound of the 2-norm of the state's error; ``single``: of any one step's share in it."""
 
     def __init__(self, requests: int, heads: int) -> None:
         self.state = torch.zeros(2, requests, heads, dtype=torch.float64)
-        self.local = torch.zeros_like(self.state)
+        self.single = torch.zeros_like(self.state)
         self.size = torch.zeros_like(self.state)
 
     def prepare(self, exact: Exact) -> dict[str, Tensor]:
@@ -85,8 +85,9 @@ class Bound:
         """The block's step ``n``, from the yardsticks' decayed and new states [2, requests, heads, V, K]."""
         self.size = _norm(new)
         sizes = _norm(decayed), _norm(new - decayed), self.size
-        self.local = added(sizes, prepared["decay"][n], exact.beta[n], exact.beta_error[n])
-        self.state = self.state * prepared["keeps"][n] + self.local
+        keeps, one = prepared["keeps"][n], added(sizes, prepared["decay"][n], exact.beta[n], exact.beta_error[n])
+        self.state = self.state * keeps + one
+        self.single = torch.maximum(self.single * keeps, one)
 
     def output(self, exact: Exact, n: int, error: Tensor, rounded: Tensor) -> Tensor:
         """Of o = s q, where the state is off by ``error``; ``rounded`` is what rounding to the path's dtype may add."""
@@ -95,11 +96,11 @@ class Bound:
 
     def kept(self) -> dict[str, Any]:
         """What goes on to the next block."""
-        return {"state": self.state}
+        return {"state": self.state, "single": self.single}
 
     def restore(self, kept: dict[str, Any]) -> None:
         """Goes on from what ``kept`` gave."""
-        self.state = kept["state"]
+        self.state, self.single = kept["state"], kept["single"]
 
 
 def _norm(state: Tensor) -> Tensor:

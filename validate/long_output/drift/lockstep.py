@@ -71,10 +71,10 @@ class Lockstep:
         size, scale = _over_requests(bound.size), _over_requests(bound.size * query)
         rounded = torch.zeros_like(query)
         rounded[OWN["default"]] = HALF_BF16 * attended[OWN["default"]].norm(dim=-1)
-        # [2 yardsticks, state and output, heads]: what all steps, and what the last one, may have added.
+        # [2 yardsticks, state and output, heads]: what all steps, and what any one of them, may have added.
         most, floor = (
             torch.stack([_over_requests(e) / size, _over_requests(bound.output(exact, n, e, rounded)) / scale], 1)
-            for e in (bound.state, bound.local)
+            for e in (bound.state, bound.single)
         )
         beside = torch.full_like(most[0], torch.inf)
         for subject in self.subjects:
