@@ -152,6 +152,12 @@ def equivalence(session: nox.Session) -> None:
 
 
 @nox.session
+def long_output(session: nox.Session) -> None:
+    setup(session)
+    tool(session, "validate", "drift", *session.posargs)
+
+
+@nox.session
 def evals(session: nox.Session) -> None:
     engine(session, "[practice,evals]")
     tool(session, "validate", "evals", *session.posargs)

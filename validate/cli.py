@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from validate.errors import InputError
+from validate.long_output.drift.command import drift
 from validate.races import command as races
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 app.command()(races.races)
 app.command()(races.replay)
 app.command()(races.races_gpu)
+app.command()(drift)
 
 Run = Annotated[Path, typer.Argument(help="folder of a run record")]
 ProfileName = Annotated[str | None, typer.Option(help="profile name, or a .toml file  [default: cpu]")]
@@ -153,20 +155,24 @@ def power(
 
 @app.command()
 def faults() -> int:
-    """Lists the planted faults: of decode stages (numerics --plant) and of whole engines (record --plant)."""
+    """Lists the planted faults: of decode stages (numerics --plant), long recurrences (drift), whole engines (record)."""
     from rich.table import Table
 
     from validate.faults import catalogue, engine
+    from validate.faults import drift as long
     from validate.report.console import console
 
     table = Table("fault", "path", "subtle", "stands for")
     for fault in catalogue().values():
         table.add_row(fault.name, fault.path, "subtle" if fault.subtle else "", fault.stands_for)
+    recurrences = Table("fault of a long recurrence", "from step", "stands for")
+    for late in long.catalogue().values():
+        recurrences.add_row(late.name, f"{late.from_step:,}", late.stands_for)
     whole = Table("fault of a whole engine", "shown by", "stands for")
     for planted in engine.catalogue().values():
         whole.add_row(planted.name, planted.shown, planted.stands_for)
-    console().print(table)
-    console().print(whole)
+    for shown in (table, recurrences, whole):
+        console().print(shown)
     return 0
 
 

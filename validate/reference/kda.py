@@ -10,6 +10,9 @@ Rounding points read from vLLM 0.33.0: ``models/kimi_k3/nvidia/kda.py`` with ``o
 default path's Triton pair) and ``specialized_decode/cutedsl/kda/kernel.py``.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -45,8 +48,7 @@ def reference(call: Call, points: Points, *, from_checkpoint: bool = False) -> d
 
     gate_logit, gate_error = points.matmul(i["f_a"], i["f_b"])
     raw_gate = points(GATE, gate_logit, gate_error)
-    decay_rate = i["a_log"].double().exp().repeat_interleave(dim)
-    log_decay = i["lower_bound"] * torch.sigmoid(decay_rate * (raw_gate + i["dt_bias"].double()))
+    log_decay = log_decays(raw_gate, i)
     # exp and sigmoid by approximate instructions are good to 2 ulp each; exp turns the rounding of its argument, times
     # log2(e), into a relative error.
     decay = log_decay.exp()
@@ -68,8 +70,8 @@ def reference(call: Call, points: Points, *, from_checkpoint: bool = False) -> d
         convolved = points(FP32, terms.sum(-1).T, error)
         activated = points(CONV, convolved * torch.sigmoid(convolved), error + 6 * U32 * convolved.abs())
         query, key, value = activated.view(q, 3, heads, dim).unbind(1)
-        query = query * torch.rsqrt(query.square().sum(-1, keepdim=True) + i["l2_eps"]) * dim**-0.5
-        key = key * torch.rsqrt(key.square().sum(-1, keepdim=True) + i["l2_eps"])
+        query = unit(query, i["l2_eps"]) * dim**-0.5
+        key = unit(key, i["l2_eps"])
         query = points(FP32, query, 8 * U32 * query.abs())
         key = points(FP32, key, 8 * U32 * key.abs())
         current = state[int(i["slots"][b, start])].double()
@@ -81,13 +83,8 @@ def reference(call: Call, points: Points, *, from_checkpoint: bool = False) -> d
                 passed = passed + log_decay[row].view(heads, 1, dim)
                 first = first * decay[row].view(heads, 1, dim)
                 current = points(FP32, current, _at_once(first, current, passed))
-            recalled, error = _recall(current, key[t])
-            delta = (value[t] - recalled) * beta[row, :, None]
-            delta = points(FP32, delta, error + 4 * U32 * value[t].abs())
-            update = delta[..., None] * key[t][:, None, :]
-            error = 2 * U32 * (current.abs() + update.abs())
-            current = points(FP32, current + update, error)
-            attended = points(OUTPUT, *_recall(current, query[t]))
+            current = corrected(current, beta[row], key[t], value[t], points)
+            attended = points(OUTPUT, *recall(current, query[t]))
             rstd = torch.rsqrt(attended.square().mean(-1, keepdim=True) + i["norm_eps"])
             out[row] = attended * rstd * i["norm"].double() * gate[row].view(heads, dim)
             if i["slots"][b, t] > 0:
@@ -99,6 +96,26 @@ def reference(call: Call, points: Points, *, from_checkpoint: bool = False) -> d
         "state": Expected(torch.stack([states[s] for s in slots.tolist()]), (slots,), roundings=points.rounded),
         "conv": Expected(torch.stack([taps[s] for s in homes.tolist()]), (homes, slice(None), slice(0, q + 2))),
     }
+
+
+def log_decays(raw_gate: Tensor, i: Mapping[str, Any]) -> Tensor:
+    """[rows, H * D]: g of the equations, from the projected gate."""
+    rate = i["a_log"].double().exp().repeat_interleave(i["norm"].numel())
+    return i["lower_bound"] * torch.sigmoid(rate * (raw_gate + i["dt_bias"].double()))
+
+
+def unit(x: Tensor, eps: float) -> Tensor:
+    """Each head's vector over its 2-norm."""
+    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + eps)
+
+
+def corrected(decayed: Tensor, beta: Tensor, key: Tensor, value: Tensor, points: Points) -> Tensor:
+    """The new state [..., h, v, k] from the decayed one: beta [..., h], key [..., h, k], value [..., h, v]."""
+    recalled, error = recall(decayed, key)
+    delta = (value - recalled) * beta[..., None]
+    delta = points(FP32, delta, error + 4 * U32 * value.abs())
+    update = delta[..., None] * key[..., None, :]
+    return points(FP32, decayed + update, 2 * U32 * (decayed.abs() + update.abs()))
 
 
 def _at_once(first: Tensor, current: Tensor, passed: Tensor) -> Tensor:
@@ -113,11 +130,11 @@ def _at_once(first: Tensor, current: Tensor, passed: Tensor) -> Tensor:
     return first.abs() * (2.0**-18 + 2.0**-19) + 4 * U32 * passed.abs() * current.abs()
 
 
-def _recall(state: Tensor, vector: Tensor) -> tuple[Tensor, Tensor]:
-    """``state`` [h, v, k] times ``vector`` [h, k] over keys, and the error of a kernel's fp32 sum.
+def recall(state: Tensor, vector: Tensor) -> tuple[Tensor, Tensor]:
+    """``state`` [..., h, v, k] times ``vector`` [..., h, k] over keys, and the error of a kernel's fp32 sum.
 
     Added to the sum's own roundings are those that the state and the vector bring along: 24 of them, at most, since the
     last point (decay, normalisation and update).
     """
-    products = state * vector[:, None, :]
+    products = state * vector[..., None, :]
     return products.sum(-1), U32 * (state.shape[-1] ** 0.5 + 24) * products.square().sum(-1).sqrt()

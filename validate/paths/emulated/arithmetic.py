@@ -26,8 +26,8 @@ def sigmoid(x: Tensor) -> Tensor:
 def tree_sum(values: Tensor) -> Tensor:
     """Sum over the last dimension (a power of two) as a butterfly of shuffles: halves added elementwise, repeatedly."""
     while values.shape[-1] > 1:
-        half = values.shape[-1] // 2
-        values = values[..., :half] + values[..., half:]
+        first, second = values.chunk(2, -1)
+        values = first + second
     return values[..., 0]
 
 

@@ -1,0 +1,1 @@
+"""What only long outputs show: errors that grow with the number of decoded tokens."""
