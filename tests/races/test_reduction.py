@@ -69,6 +69,12 @@ def made(programs: list[list[tuple[str, str, object]]]) -> System:
         [("wait", "flag", 2), ("store", "box 1", 1), ("receive", "box 1", 1), ("store", "box 0", 1)],
     ]
 )
+@example(  # a deadlock, with arming put off that nobody needs
+    [
+        [("store", "box 0", 0), ("store", "box 2", 0), ("receive", "box 1", None), ("store", "box 0", 0), ("store", "box 2", 0)],
+        [("take", "box 0", 0), ("take", "box 2", 0), ("receive", "box 1", None)],
+    ]
+)
 def test_both_searches_agree_on_small_systems(programs: list[list[tuple[str, str, object]]]) -> None:
     agree(made(programs))
 

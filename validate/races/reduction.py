@@ -71,7 +71,7 @@ class Reduction:
         ways = []
         for thread in {step.thread: None for step in late}:
             own = [step.at for step in late if step.thread == thread and step.at < self._must_be_visible(state, thread)]
-            if own == list(range(self._must_be_visible(state, thread))):
+            if own and own == list(range(self._must_be_visible(state, thread))):
                 ways.append((Step(thread, "visible", 0),) * len(own))  # each takes the first place of the buffer
         return ways
 
