@@ -1,26 +1,28 @@
-"""Every protocol is sound in all interleavings of its sizes, and every fault planted in it is found, minimal and replayable."""
+"""Every protocol is sound in all interleavings of its smallest size; every fault planted in it is found, minimal and replayable.
+
+``nox -s races`` searches the larger sizes.
+"""
 
 import pytest
 
 from validate.races import schedule
 from validate.races.explorer import explore, walk
-from validate.races.protocol import Fault, Protocol, Sizes
+from validate.races.protocol import Fault, Protocol
 from validate.races.protocols import PROTOCOLS
 
-SOUND = [pytest.param(one, sizes, id=f"{one.name}-{sizes}") for one in PROTOCOLS for sizes in one.whole]
 PLANTED = [pytest.param(one, fault, id=f"{one.name}-{fault.name}") for one in PROTOCOLS for fault in one.faults]
 
 
-@pytest.mark.parametrize(("protocol", "sizes"), SOUND)
-def test_no_interleaving_goes_wrong(protocol: Protocol, sizes: Sizes) -> None:
-    explored = explore(protocol.build(**sizes), 500_000)
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda one: one.name)
+def test_no_interleaving_goes_wrong(protocol: Protocol) -> None:
+    explored = explore(protocol.build(**protocol.whole[0]), 500_000)
     assert explored.complete
     assert explored.found is None
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda one: one.name)
 def test_no_random_schedule_goes_wrong_beyond(protocol: Protocol) -> None:
-    assert walk(protocol.build(**protocol.beyond), 20, seed=0).found is None
+    assert walk(protocol.build(**protocol.beyond), 5, seed=0).found is None
 
 
 @pytest.mark.parametrize(("protocol", "fault"), PLANTED)
