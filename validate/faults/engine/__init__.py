@@ -15,8 +15,9 @@ from validate.errors import InputError
 from validate.standin.forms import Forms
 from validate.standin.specialized import SpecializedForms
 
-# What shows it: an arm set in bfloat16, in float32 (where it lies below bfloat16's own noise) or with draft tokens, or evals.
-Shown = Literal["bfloat16", "float32", "drafts", "evals"]
+# What shows it: an arm set in bfloat16, in float32 (where it lies below bfloat16's own noise) or with draft tokens, evals, or
+# long outputs.
+Shown = Literal["bfloat16", "float32", "drafts", "evals", "long"]
 Path = TypeVar("Path", bound=Forms)
 
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from evals.running.loops import COVERED, PERIOD, loops, words
+from validate.long_output.signals.loops import COVERED, PERIOD, loops, words
 
 
 @pytest.mark.parametrize("period", [1, 2, 7, 16, 17, 100, PERIOD])

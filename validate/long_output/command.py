@@ -1,0 +1,80 @@
+"""``python -m validate long-output``: the arms of a set of long outputs, recorded and compared."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from rich.console import Console
+
+from validate.equivalence import arm as arm_sets
+from validate.equivalence import detection, whole
+from validate.equivalence.arm import LongOutputs
+from validate.equivalence.compare.arms import Arms
+from validate.equivalence.compare.detected import Detection
+from validate.errors import InputError
+from validate.long_output.comparing import session
+from validate.long_output.comparing.comparison import compare
+from validate.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class LongOutput(whole.Whole):
+    """One run of a set that has ``long``."""
+
+    LAYER: ClassVar[str] = "long-output"
+    SCENES: ClassVar[str | None] = None
+
+    @property
+    def asked(self) -> LongOutputs:
+        """What is asked of the set's scenes."""
+        assert self.arms.long is not None
+        return self.arms.long
+
+    def compare(self, folders: tuple[Path, Path, Path]) -> int:
+        """See ``Whole``."""
+        return session.run(folders, self.there, self.out, self.asked, self._float32())
+
+    def faults(self) -> detection.Asked:
+        """All scenes of each fault; what finds it: ``found``."""
+        of = self._of("default"), self._of("default-again"), self.there
+        judge = lambda arms: found(arms, self.asked)  # noqa: E731 - a method's argument
+        return detection.Asked(self.begun.arm_set, self.arms, *of, self._float32(), self.begun.keyword, self.SCENES, judge)
+
+
+def found(arms: Arms, asked: LongOutputs) -> Detection:
+    """By check that fails, the tokens of the output in which it does so first, up to there; 0 of a check without a place.
+
+    ``signals`` are told apart by name.
+    """
+    compared = compare(arms, asked)
+    tokens: dict[str, int] = {}
+    for check in compared.checks:
+        for finding in check.findings:
+            if finding.verdict is Verdict.INCONCLUSIVE:
+                continue
+            name = finding.text.partition(":")[0] if check.name == "signals" else check.name
+            at = 0 if finding.position is None else finding.position + 1
+            tokens[name] = min(at, tokens.get(name, at))
+    placed = {name: at for name, at in tokens.items() if at}
+    first = min(placed, key=lambda name: placed[name], default=next(iter(tokens), ""))
+    return Detection(first, tokens, None)
+
+
+def run(name: str, keyword: str | None, faults: bool, output: Path, resume: Path | None, urls: whole.Urls, out: Console) -> int:
+    """Records what is not recorded yet, then compares. Exit code as of the verdict.
+
+    InputError if the set has no long outputs, or runs elsewhere and no server is named.
+    """
+    arms = arm_sets.load(name)
+    if arms.long is None:
+        raise InputError(f"{name} has no table long: it is a set for python -m validate equivalence")
+    if not arms.stand_in and not any(urls.values()):
+        raise InputError(f"{name} is not the stand-in: name its servers with --default-url and --specialized-url")
+    begun = whole.Begun(arm_set=name, keyword=keyword, faults=faults)
+    if resume is not None:
+        if keyword is not None:
+            raise InputError(f"-k cannot be given with --resume: {resume} keeps what it was begun with")
+        return whole.resume(resume, begun, arms, out, LongOutput, urls).run()
+    if keyword is not None and not faults:
+        raise InputError("-k selects planted faults: give it with --faults")
+    return whole.begin(output, begun, arms, out, LongOutput, urls).run()
