@@ -337,8 +337,7 @@ def long_output(
     from validate.report.console import console
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the recordings under way end with it
-    default = tuple(default_url or ())
-    urls = {"default": default, "default-again": default, "specialized": tuple(specialized_url or ())}
+    urls = tuple(default_url or ()), tuple(specialized_url or ())
     return command.run(arms, keyword, faults, output, resume, urls, console())
 
 

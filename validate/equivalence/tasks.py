@@ -33,7 +33,7 @@ def canaries(source: Source, count: int) -> Iterator[Task]:
             yield Task(text=one["text"], answer=one["answer"])
         return
     for n in range(count):
-        item = _item("canary", n)
+        item = _item(n, "canary", n)
         yield Task(_ids(_prompt(item)), answer=item.content)
 
 
@@ -47,20 +47,22 @@ def long(source: Source, count: int, turns: int) -> Iterator[Task]:
     # The byte 0, which no text of the tasks holds, ends the output behind the last answer.
     from evals.practice import chat
 
+    # All questions of an output are of one shape, and none is a choice: behind other questions than it was trained with the model
+    # answers those in the others' words, and ends its reasoning twice.
     (end,), (stop,) = _ids(chat.END), _ids("\0")
     for n in range(count):
-        first, *others = (_ids(_prompt(_item(f"long-{n}", turn))) for turn in range(turns))
+        first, *others = (_ids(_prompt(_item(n % 2, f"long-{n}", turn))) for turn in range(turns))
         yield Task(first, turns=(*others, (stop,)), end=end, stops=(stop,))
 
 
-def _item(name: str, n: int) -> Any:
-    """Of the three shapes with short questions, one after the other."""
+def _item(shape: int, name: str, n: int) -> Any:
+    """Of one of the three shapes with short questions."""
     import random
 
     from evals.practice import choices, integers, stories
 
     draws = random.Random(f"{SEED}/{name}/{n}")
-    return (integers, stories, choices)[n % 3].item(SEED, draws.randrange(2**31), "test")
+    return (integers, stories, choices)[shape % 3].item(SEED, draws.randrange(2**31), "test")
 
 
 def _prompt(item: Any) -> str:

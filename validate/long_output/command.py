@@ -60,21 +60,30 @@ def found(arms: Arms, asked: LongOutputs) -> Detection:
     return Detection(first, tokens, None)
 
 
-def run(name: str, keyword: str | None, faults: bool, output: Path, resume: Path | None, urls: whole.Urls, out: Console) -> int:
-    """Records what is not recorded yet, then compares. Exit code as of the verdict.
+def run(
+    name: str,
+    keyword: str | None,
+    faults: bool,
+    output: Path,
+    resume: Path | None,
+    urls: tuple[tuple[str, ...], tuple[str, ...]],
+    out: Console,
+) -> int:
+    """Records what is not recorded yet, then compares. Exit code as of the verdict. ``urls``: default's, specialized's.
 
     InputError if the set has no long outputs, or runs elsewhere and no server is named.
     """
     arms = arm_sets.load(name)
     if arms.long is None:
         raise InputError(f"{name} has no table long: it is a set for python -m validate equivalence")
-    if not arms.stand_in and not any(urls.values()):
+    if not arms.stand_in and not any(urls):
         raise InputError(f"{name} is not the stand-in: name its servers with --default-url and --specialized-url")
+    served: whole.Urls = {"default": urls[0], "default-again": urls[0], "specialized": urls[1]}
     begun = whole.Begun(arm_set=name, keyword=keyword, faults=faults)
     if resume is not None:
         if keyword is not None:
             raise InputError(f"-k cannot be given with --resume: {resume} keeps what it was begun with")
-        return whole.resume(resume, begun, arms, out, LongOutput, urls).run()
+        return whole.resume(resume, begun, arms, out, LongOutput, served).run()
     if keyword is not None and not faults:
         raise InputError("-k selects planted faults: give it with --faults")
-    return whole.begin(output, begun, arms, out, LongOutput, urls).run()
+    return whole.begin(output, begun, arms, out, LongOutput, served).run()

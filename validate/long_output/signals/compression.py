@@ -9,14 +9,14 @@ of one.
 import zlib
 
 WINDOW = 2000  # characters
+LEAST = 1000  # of a text that is one window; of a shorter one zlib's tables decide
 
 
 def repetitive(text: str, ratio: float) -> int | None:
-    """The first character of the first window whose bytes shrink by more than ``ratio``; None where there is none.
-
-    A text shorter than a window is not judged: zlib's header alone decides there.
-    """
-    for start in range(0, len(text) - WINDOW + 1, WINDOW // 2):
+    """The first character of the first window whose bytes shrink by more than ``ratio``; None where there is none."""
+    if len(text) < LEAST:
+        return None
+    for start in range(0, max(len(text) - WINDOW, 0) + 1, WINDOW // 2):
         if shrinks(text[start : start + WINDOW]) > ratio:
             return start
     return None

@@ -45,6 +45,7 @@ def parsed(text: str) -> Parsed:
         for length in range(len(part) - 1, 0, -1):
             if text.endswith(part[:length]):
                 allowed.append((len(text) - length, len(text)))
+                end = min(end, len(text) - length)
                 break
     leaks = [m.start() for m in _ANY.finditer(text) if not any(start <= m.start() < stop for start, stop in allowed)]
     return Parsed(min(leaks, default=None), _ANY.sub("", text[content : max(content, end)]))
