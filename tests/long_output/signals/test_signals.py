@@ -9,28 +9,7 @@ from validate.long_output.signals import compression, control, runs, scripts
 from validate.long_output.signals.table import SIGNALS
 from validate.records.arm import Top
 
-WORDS = [
 WORDS = ["quick", "brown", "fox", "jumps", "lazy", "dog", "seven", "wizards", "brew", "strange", "potions", "castle", "walls"]
-    "quick",
-    "brown",
-    "fox",
-    "jumps",
-    "over",
-    "a",
-    "lazy",
-    "dog",
-    "while",
-    "seven",
-    "wizards",
-    "brew",
-    "strange",
-    "potions",
-    "behind",
-    "old",
-    "castle",
-    "walls",
-    "tonight",
-]
 THOUGHT = "2+2=4.<|close|>think<|sep|><|open|>response<|sep|>"
 ENDED = "<|close|>response<|sep|><|close|>message<|sep|><|end_of_msg|>"
 
