@@ -38,7 +38,7 @@ def tool(session: nox.Session, *command: str) -> None:
 def worst(codes: list[int]) -> int:
     """Of several exit codes: what is none of the project's own first (an interruption, a crash), then as validate/verdict.py."""
     severity = [0, 2, 3, 1]
-    return max(codes, key=lambda code: severity.index(code) if code in severity else len(severity))
+    return max(codes, key=lambda code: severity.index(code) if code in severity else len(severity), default=0)
 
 
 def ran(session: nox.Session, *command: str) -> int:
