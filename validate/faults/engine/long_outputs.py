@@ -50,7 +50,8 @@ class Placed(SpecializedForms):
         last, slots = self.context.long(), one.slot_mapping[: len(self.context)].long()
         rows = torch.arange(len(last))
         for size in (8, 16, 32, 64, 128, 256):
-            if (one.block_table[rows, last // size].long() * size + last % size == slots).all():
+            within = int(last.max()) // size < one.block_table.shape[1]
+            if within and (one.block_table[rows, last // size].long() * size + last % size == slots).all():
                 return size
         raise ValueError("no page size explains vLLM's slots")
 
