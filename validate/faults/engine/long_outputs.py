@@ -4,6 +4,7 @@ Real ones begin where counters, pages and windows end: after 4,096 steps, after 
 900 tokens long, so ``AFTER`` and ``EVERY`` are scaled to them.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -38,12 +39,15 @@ class Placed(SpecializedForms):
         self.context = step.before.clone()
         return super().plan(requests, deployment)
 
-    def pages(self) -> dict[str, Any]:
-        """Each MLA layer's metadata of vLLM's, with a block table of this step's own."""
-        found = {name: one for name, one in self.metadata.items() if hasattr(one, "block_table")}
-        for one in found.values():
+    def pages(self) -> Iterator[tuple[Any, list[str]]]:
+        """Each metadata of MLA layers, with a block table of this step's own, and the names of those layers, which share it."""
+        named: dict[int, tuple[Any, list[str]]] = {}
+        for name, one in self.metadata.items():
+            if hasattr(one, "block_table"):
+                named.setdefault(id(one), (one, []))[1].append(name)
+        for one, names in named.values():
             one.block_table = one.block_table.clone()
-        return found
+            yield one, names
 
     def page(self, one: Any) -> int:
         """Tokens a page, which the slot of the token at hand tells."""
@@ -87,24 +91,24 @@ class PageUsedAgain(Placed):  # noqa: D101
         from vllm.forward_context import get_forward_context
 
         slots = get_forward_context().slot_mapping
-        for name, one in self.pages().items():
+        for one, names in self.pages():
             size = self.page(one)
             wrap = AFTER // size
             columns = torch.arange(one.block_table.shape[1]) % wrap
             one.block_table = one.block_table[:, columns]
-            own = slots[name].clone()
+            own = slots[names[0]].clone()
             rows = torch.arange(len(self.context))
             own[: len(rows)] = one.block_table[rows, self.context // size].to(own.dtype) * size + self.context % size
-            slots[name] = own
+            slots.update(dict.fromkeys(names, own))
         return made
 
 
-@fault("first-page-lost", "the first page leaves the window of attention after 2**k tokens, one step too early", shown="long")
+@fault("first-page-lost", "the first page leaves attention after 2**k tokens: a window, where the model has none", shown="long")
 class FirstPageLost(Placed):  # noqa: D101
     def plan(self, requests: tuple[Request, ...], deployment: Deployment) -> Plan:
         made = super().plan(requests, deployment)
         if made.specialized:
-            for one in self.pages().values():
+            for one, _ in self.pages():
                 late = self.context >= AFTER
                 one.block_table[: len(late), 0] = torch.where(
                     late, one.block_table[: len(late), 1], one.block_table[: len(late), 0]
