@@ -39,14 +39,14 @@ def test_the_server_makes_the_prompt_and_samples_with_the_requests_seed(requests
     assert server.bodies == [{"model": "k3", "messages": [{"role": "user", "content": request.text}]}]
     path, body = server._asked(request, prompt)
     assert path == COMPLETIONS
-    wanted = {"prompt": [7, 8, 9], "temperature": 1.0, "seed": 3, "max_tokens": 40000, "ignore_eos": False}
+    wanted = {"prompt": [7, 8, 9], "temperature": 1.0, "seed": 3, "max_tokens": 32000, "ignore_eos": False}
     assert {name: body[name] for name in wanted} == wanted
     assert body["skip_special_tokens"] is False  # a control token that leaks must show
 
 
 def test_greedy_and_replayed_requests_have_no_seed(requests: dict[str, Request]) -> None:
     server = Asked("long-gb300-tp8")
-    _, body = server._asked(requests["long/greedy-24"], (7, 8, 9))
+    _, body = server._asked(requests["long/greedy-56"], (7, 8, 9))
     assert ("seed" in body, body["temperature"]) == (False, 0.0)
     path, body = server._asked(replace(requests["replayed-long/sampled-3"], forced=(1, 2)), (7, 8, 9))
     assert (path, body["token_ids"]) == (GENERATE, [7, 8, 9])

@@ -3,6 +3,8 @@
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.long_output.made_up import ASKED, output
 from validate.long_output.signals import compression, control, runs, scripts
@@ -98,3 +100,28 @@ def test_places_are_of_the_whole_output_where_turns_are_dictated() -> None:
     # What is dictated is the suite's own, whatever it holds.
     t = output(tokens=(*range(100, 140), *[7, 8] * 40), own=((0, 40),), texts=(SOUND["texts"][0],))
     assert loop.find(t, ASKED) is None
+
+
+PIECES = st.sampled_from([*control.MARKERS, *control.SKELETON, "think", "response", "4", " ", "\n", "中", "\ud800", "\ufffd"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PIECES, max_size=30).map("".join))
+def test_any_text_is_read(text: str) -> None:
+    found = control.parsed(text)
+    assert not any(marker in found.content for marker in control.MARKERS) or found.leak is not None
+    assert found.leak is None or text[found.leak :].startswith(control.MARKERS)
+    compression.repetitive(text * 40, 5.0)
+    scripts.changed(text, {"LATIN"}, 0.05)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(0, 2), max_size=80))
+def test_a_run_is_what_a_search_of_every_stretch_finds(tokens: list[int]) -> None:
+    wanted = [n for n in range(len(tokens) - runs.RUN + 1) if all(token == 0 for token in tokens[n : n + runs.RUN])]
+    assert runs.run(tokens, {0}) == (wanted[0] if wanted else None)
+
+
+@given(st.integers(0, 3000), st.integers(1, 500))
+def test_a_place_in_the_text_is_a_token(place: int, tokens: int) -> None:
+    assert 0 <= control.token_of("x" * 3000, place, range(tokens)) < tokens

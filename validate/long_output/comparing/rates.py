@@ -5,9 +5,9 @@ PASS where the upper one-sided 95 % bound is below the margin, FAIL where the lo
 McNemar's exact p-value is shown beside it: a growth that is no chance and within the margin is told and fails nothing. Of the
 others one output is a FAIL where no output of the default path has any, and otherwise they are judged as the rest.
 
-Samples of two arms are not copies: where a sign has a base rate of 1 - (1 - r)^2 > 0 in pairs, a few outputs cannot show that it
-did not grow. With n pairs of which none differs the bound is 1.65 sqrt(2 / (n - 1) / n) to 1.77 times that: 0.16 of 16 pairs,
-0.05 of 48.
+Sampled outputs of two arms part, and then are samples of their own. A sign that the default path shows in a share r of its
+samples differs in 2 r (1 - r) of the pairs by chance alone, and of few pairs PASS is then not to be had. Of n pairs none of
+which differs the upper bound is t sqrt(2 / (n (n - 1))), t being Student's quantile: 0.16 of 16 pairs, 0.04 of 64.
 """
 
 from collections.abc import Iterator, Sequence
