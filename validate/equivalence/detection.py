@@ -35,6 +35,11 @@ SOUND = "sound"
 # core together, after 11 s in which the engine starts. Parts of names, so that forced ones are among them.
 SCENES = "decode-5 or decode-8 or decode-17 or arrivals or prefix or preempted or stops or dictated"
 SECONDS = "seconds.json"
+WORDS = (
+    "`tokens`: decoded tokens, in recording order, after which the first check objects (0: by the engine's count of steps "
+    "alone); `also by`: the other checks. `common practice`: after how many the comparison objects that asks no more than "
+    "that the chosen token be among the other arm's five best; empty where it finds nothing."
+)
 
 
 class Took(Record):
@@ -47,7 +52,8 @@ class Took(Record):
 class Asked:
     """What is asked for. ``file`` is the arm set as it was named; ``there`` gets a folder a fault, and the matrix.
 
-    ``scenes`` are recorded of each fault, all of them where it is None; ``judge`` says what finds one.
+    ``scenes`` are recorded of each fault, all of them where it is None; ``judge`` says what finds one, ``words`` how its
+    figures are read.
     """
 
     file: str
@@ -59,6 +65,7 @@ class Asked:
     keyword: str | None = None
     scenes: str | None = SCENES
     judge: Callable[[Arms], detected.Detection] = detected.found
+    words: str = WORDS
 
 
 def detect(asked: Asked, out: Console) -> int:
@@ -91,7 +98,7 @@ def detect(asked: Asked, out: Console) -> int:
         elsewhere=tuple(f"{fault.name} ({fault.shown})" for fault in elsewhere),
     )
     folder.write(there, "detection.json", matrix.model_dump_json(indent=2) + "\n")
-    folder.write(there, "detection.md", render(matrix))
+    folder.write(there, "detection.md", render(matrix, asked.words))
     out.print(table(matrix))
     out.print(f"{headline(matrix)}  {there}", markup=False, soft_wrap=True)
     return matrix.verdict.exit_code
@@ -241,13 +248,8 @@ def headline(matrix: Detection) -> str:
     )
 
 
-def render(matrix: Detection) -> str:
+def render(matrix: Detection, words: str = WORDS) -> str:
     """``detection.md``."""
-    words = (
-        "`tokens`: decoded tokens, in recording order, after which the first check objects (0: by the engine's count of steps "
-        "alone); `also by`: the other checks. `common practice`: after how many the comparison objects that asks no more than "
-        "that the chosen token be among the other arm's five best; empty where it finds nothing."
-    )
     parts = [f"# {matrix.arms}: {headline(matrix)}", words, markdown(list(HEAD), _rows(matrix))]
     if matrix.elsewhere:
         parts.append(f"Shown by other arm sets: {', '.join(matrix.elsewhere)}.")

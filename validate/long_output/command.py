@@ -1,6 +1,7 @@
 """``python -m validate long-output``: the arms of a set of long outputs, recorded and compared."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,6 +16,13 @@ from validate.errors import InputError
 from validate.long_output.comparing import session
 from validate.long_output.comparing.comparison import compare
 from validate.verdict import Verdict
+
+WORDS = (
+    "`tokens`: tokens of its output up to the first at which the check objects, the fewest of all outputs (0: the check has no "
+    "place); faults begin at 512 tokens of prompt and output, or with the 256th step. `also by`: the other checks, signs of "
+    "degeneration by their names. `common practice`: the same of the comparison that asks no more than that the chosen token be "
+    "among the other arm's five best."
+)
 
 
 @dataclass(frozen=True)
@@ -37,8 +45,8 @@ class LongOutput(whole.Whole):
     def faults(self) -> detection.Asked:
         """All scenes of each fault; what finds it: ``found``."""
         of = self._of("default"), self._of("default-again"), self.there
-        judge = lambda arms: found(arms, self.asked)  # noqa: E731 - a method's argument
-        return detection.Asked(self.begun.arm_set, self.arms, *of, self._float32(), self.begun.keyword, self.SCENES, judge)
+        how = (self.begun.keyword, self.SCENES, partial(found, asked=self.asked), WORDS)
+        return detection.Asked(self.begun.arm_set, self.arms, *of, self._float32(), *how)
 
 
 def found(arms: Arms, asked: LongOutputs) -> Detection:
@@ -57,7 +65,8 @@ def found(arms: Arms, asked: LongOutputs) -> Detection:
             tokens[name] = min(at, tokens.get(name, at))
     placed = {name: at for name, at in tokens.items() if at}
     first = min(placed, key=lambda name: placed[name], default=next(iter(tokens), ""))
-    return Detection(first, tokens, None)
+    common = [one.position + 1 for one in compared.engines.common_practice]
+    return Detection(first, tokens, min(common, default=None))
 
 
 def run(
