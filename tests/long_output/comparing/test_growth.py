@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.long_output.made_up import NOISE, arm, arms
@@ -67,3 +68,17 @@ def test_equal_paths_have_nothing_that_grows() -> None:
     assert found is not None
     assert (found.rise, found.verdict) == (1.0, Verdict.PASS)
     assert measured.yardstick.floor / measured.yardstick.multiple < NOISE  # so that the noise of these arms is what decides
+
+
+def test_where_the_default_path_repeats_itself_to_the_bit_rounding_is_the_noise() -> None:
+    """Batch-invariant kernels: the A/A arm says nothing, and twice the error of rounding is granted anyway."""
+    exact = replace(arms(), float32=None)
+    floor = yardstick(exact.default.manifest, float32=False).floor
+    assert floor > NOISE
+    assert of(exact).verdict is Verdict.PASS
+    assert of(replace(exact, specialized=arm("specialized", jump=(200, 12.0)))).verdict is Verdict.FAIL
+
+
+def test_the_mean_logarithm_of_normal_noise_is_what_it_is_said_to_be() -> None:
+    drawn = np.random.default_rng(0).normal(size=200_000) * 0.03
+    assert np.log(np.abs(drawn)).mean() == pytest.approx(np.log(0.03) - growth.TYPICAL, abs=0.01)

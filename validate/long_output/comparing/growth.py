@@ -1,9 +1,10 @@
 """Whether the specialized path's differences grow with position: forced decoding, against the default path's own noise.
 
 At each position both differ from the default arm: the specialized path, and what noise is measured by (the float32 arm, or the
-A/A one: ``equivalence/compare/allowance.py``). What is followed is the logarithm of the ratio of the two absolute differences,
-each at least a tenth of what rounding to the dtype makes of a logit, so that a difference of nothing has a logarithm. Its mean
-says how far a *typical* token is off; single large ones are the matter of ``equivalence/compare/forced.py``.
+A/A one: ``equivalence/compare/allowance.py``). What is followed is the mean logarithm of the absolute difference, less that of
+the noise. It says how far a *typical* token is off; single large ones are the matter of ``equivalence/compare/forced.py``. The
+noise of a stretch counts as at least what rounding to the dtype makes of a logit: of normal noise of rms s the mean logarithm is
+log s - (log 2 + Euler's constant) / 2. A difference counts as a tenth of that at least, so that one of nothing has a logarithm.
 
 - **rise**: by how much it rises from the first to the last of eight equal parts of a request (Theil and Sen's slope), the mean
   over requests, with an interval that draws requests with replacement. A path may be twice as far off as the default one (rule
@@ -34,6 +35,7 @@ BAND = 32  # positions
 FEWEST = 5  # requests
 ALPHA = 0.01
 GRANTED = math.log(2.0)
+TYPICAL = (math.log(2.0) + np.euler_gamma) / 2
 
 Array = NDArray[np.float64]
 
@@ -68,15 +70,16 @@ class Growth(Record):
 
 def measure(table: Table, yardstick: Yardstick) -> Growth | None:
     """None where fewer than ``FEWEST`` requests are long enough."""
-    least = yardstick.floor / yardstick.multiple / 10
-    apart = [np.log(np.maximum(np.abs(side[:, 0]) / table.move, least)) for side in (table.specialized, table.noise)]
-    ratio = apart[0] - apart[1]
-    rises = np.array([_rise(own) for own in _requests(table, ratio) if len(own) >= LONG_ENOUGH])
+    typical = math.log(yardstick.floor / yardstick.multiple) - TYPICAL
+    sides = [np.abs(side[:, 0]) / table.move for side in (table.specialized, table.noise)]
+    apart = np.stack([np.log(np.maximum(side, math.exp(typical) / 10)) for side in sides], axis=1)
+    requests = _requests(table, apart)
+    rises = np.array([_rise(own, typical) for own in requests if len(own) >= LONG_ENOUGH])
     if len(rises) < FEWEST:
         return None
     low, _ = _interval(rises, 1 - ALPHA)
     _, high = _interval(rises, 0.9)
-    bands = _bands(table, ratio)
+    bands = _bands(requests, typical)
     allowed = math.log(yardstick.multiple)
     excess = next((band.start for band in bands if band.low > allowed), None)
     scene = request = None
@@ -127,22 +130,28 @@ def _requests(table: Table, values: Array) -> list[Array]:
     return [values[start:end] for start, end in pairwise(starts)]
 
 
-def _rise(values: Array) -> float:
-    return theil_sen(np.array([part.mean() for part in np.array_split(values, PARTS)])) * (PARTS - 1)
+def _ratio(stretch: Array, typical: float) -> float:
+    """The log of specialized to noise in a stretch [positions, 2] of logarithms."""
+    specialized, noise = stretch.mean(axis=0)
+    return float(specialized - max(noise, typical))
+
+
+def _rise(request: Array, typical: float) -> float:
+    return theil_sen(np.array([_ratio(part, typical) for part in np.array_split(request, PARTS)])) * (PARTS - 1)
 
 
 def _interval(values: Array, confidence: float) -> tuple[float, float]:
     return bootstrap.interval((values,), lambda drawn: drawn.mean(axis=1), confidence)
 
 
-def _bands(table: Table, values: Array) -> list[Band]:
-    requests = _requests(table, values)
+def _bands(requests: list[Array], typical: float) -> list[Band]:
     count = max(map(len, requests)) // BAND
     found = []
     for n in range(count):
-        means = np.array([own[n * BAND : (n + 1) * BAND].mean() for own in requests if len(own) >= (n + 1) * BAND])
-        if len(means) < FEWEST:
+        first, last = n * BAND, (n + 1) * BAND
+        ratios = np.array([_ratio(own[first:last], typical) for own in requests if len(own) >= last])
+        if len(ratios) < FEWEST:
             break
-        mean = Estimate(float(means.mean()), float(means.std(ddof=1)) / len(means) ** 0.5, len(means))
-        found.append(Band(start=n * BAND, requests=len(means), ratio=mean.value, low=mean.lower(1 - ALPHA / count)))
+        mean = Estimate(float(ratios.mean()), float(ratios.std(ddof=1)) / len(ratios) ** 0.5, len(ratios))
+        found.append(Band(start=first, requests=len(ratios), ratio=mean.value, low=mean.lower(1 - ALPHA / count)))
     return found
