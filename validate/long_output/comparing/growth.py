@@ -2,9 +2,11 @@
 
 At each position both differ from the default arm: the specialized path, and what noise is measured by (the float32 arm, or the
 A/A one: ``equivalence/compare/allowance.py``). What is followed is the mean logarithm of the absolute difference, less that of
-the noise. It says how far a *typical* token is off; single large ones are the matter of ``equivalence/compare/forced.py``. The
-noise of a stretch counts as at least what rounding to the dtype makes of a logit: of normal noise of rms s the mean logarithm is
-log s - (log 2 + Euler's constant) / 2. A difference counts as a tenth of that at least, so that one of nothing has a logarithm.
+the noise. It says how far a *typical* token is off; single large ones are the matter of ``equivalence/compare/forced.py``. A
+difference counts as a tenth of what rounding to the dtype makes of a logit at least, so that one of nothing has a logarithm.
+The A/A arm may repeat the default one to the bit; so its noise counts, over a stretch, as at least what rounding makes: of
+normal noise of rms s the mean logarithm is log s - (log 2 + Euler's constant) / 2. The float32 arm measures the default path's
+own error, where tokens are all but certain a small one, and needs no such bound.
 
 - **rise**: by how much it rises from the first to the last of eight equal parts of a request (Theil and Sen's slope), the mean
   over requests, with an interval that draws requests with replacement. A path may be twice as far off as the default one (rule
@@ -73,13 +75,14 @@ def measure(table: Table, yardstick: Yardstick) -> Growth | None:
     typical = math.log(yardstick.floor / yardstick.multiple) - TYPICAL
     sides = [np.abs(side[:, 0]) / table.move for side in (table.specialized, table.noise)]
     apart = np.stack([np.log(np.maximum(side, math.exp(typical) / 10)) for side in sides], axis=1)
+    least = typical if yardstick.noise == "A/A" else -math.inf
     requests = _requests(table, apart)
-    rises = np.array([_rise(own, typical) for own in requests if len(own) >= LONG_ENOUGH])
+    rises = np.array([_rise(own, least) for own in requests if len(own) >= LONG_ENOUGH])
     if len(rises) < FEWEST:
         return None
     low, _ = _interval(rises, 1 - ALPHA)
     _, high = _interval(rises, 0.9)
-    bands = _bands(requests, typical)
+    bands = _bands(requests, least)
     allowed = math.log(yardstick.multiple)
     excess = next((band.start for band in bands if band.low > allowed), None)
     scene = request = None
@@ -130,26 +133,26 @@ def _requests(table: Table, values: Array) -> list[Array]:
     return [values[start:end] for start, end in pairwise(starts)]
 
 
-def _ratio(stretch: Array, typical: float) -> float:
-    """The log of specialized to noise in a stretch [positions, 2] of logarithms."""
+def _ratio(stretch: Array, least: float) -> float:
+    """The log of specialized to noise in a stretch [positions, 2] of logarithms, the noise's mean being ``least`` at least."""
     specialized, noise = stretch.mean(axis=0)
-    return float(specialized - max(noise, typical))
+    return float(specialized - max(noise, least))
 
 
-def _rise(request: Array, typical: float) -> float:
-    return theil_sen(np.array([_ratio(part, typical) for part in np.array_split(request, PARTS)])) * (PARTS - 1)
+def _rise(request: Array, least: float) -> float:
+    return theil_sen(np.array([_ratio(part, least) for part in np.array_split(request, PARTS)])) * (PARTS - 1)
 
 
 def _interval(values: Array, confidence: float) -> tuple[float, float]:
     return bootstrap.interval((values,), lambda drawn: drawn.mean(axis=1), confidence)
 
 
-def _bands(requests: list[Array], typical: float) -> list[Band]:
+def _bands(requests: list[Array], least: float) -> list[Band]:
     count = max(map(len, requests)) // BAND
     found = []
     for n in range(count):
         first, last = n * BAND, (n + 1) * BAND
-        ratios = np.array([_ratio(own[first:last], typical) for own in requests if len(own) >= last])
+        ratios = np.array([_ratio(own[first:last], least) for own in requests if len(own) >= last])
         if len(ratios) < FEWEST:
             break
         mean = Estimate(float(ratios.mean()), float(ratios.std(ddof=1)) / len(ratios) ** 0.5, len(ratios))
