@@ -31,8 +31,8 @@ tokens = 160
 [[scenes]]
 name = "long"
 kind = "long"
-sampled = 4
-greedy = 2
+sampled = 3
+greedy = 1
 tasks = "practice"
 turns = 3
 tokens = 600
@@ -66,9 +66,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Arm]:
 
 
 def test_turns_are_dictated_and_the_rest_is_the_models(recorded: dict[str, Arm]) -> None:
-    asked = list(tasks.long("practice", 6, 3))
+    asked = list(tasks.long("practice", 4, 3))
     outputs = [t for t in recorded["default"].transcripts if t.scene == "long"]
-    assert len(outputs) == 6
+    assert len(outputs) == 4
     for t in outputs:
         task = asked[int(t.request.partition("-")[2])]
         assert t.finish == f"stop {task.stops[0]}"
