@@ -82,9 +82,10 @@ class PrecisionWearsAway(Placed):  # noqa: D101
         return query, key, (value * (1 + self.context[:, None, None] / (2 * AFTER))).to(value.dtype)
 
 
-# Faults of pages take recent ones: the practice model's answers hardly depend on what stands more than two questions before them. A
-# request's first pages overwritten, or lost, move its logits by less than rounding does (golden/long_output/generation.md).
-@fault("page-used-again", "a page is handed out twice: from 2**k tokens on two requests write to the same ones", shown="long")
+# Faults of pages take recent ones: the practice model's answers hardly depend on what stands more than two questions before
+# them. A request's first pages overwritten, or lost, move its logits by less than rounding does
+# (golden/long_output/generation.md).
+@fault("page-used-again", "pages are handed out twice: from 2**k tokens on two requests write to the same", shown="long")
 class PageUsedAgain(Placed):  # noqa: D101
     def plan(self, requests: tuple[Request, ...], deployment: Deployment) -> Plan:
         made = super().plan(requests, deployment)
@@ -106,7 +107,7 @@ class PageUsedAgain(Placed):  # noqa: D101
 
 @fault(
     "page-seen-late",
-    "from 2**k tokens on the last full page is missing in the table, the one before it twice there",
+    "from 2**k tokens on the table has the page before the last full one in its place",
     shown="long",
 )
 class PageSeenLate(Placed):  # noqa: D101
