@@ -57,6 +57,7 @@ def test_long_faults_are_shown_by_long_sets_alone() -> None:
     assert {fault.shown for fault in faults} == {"long"}
     assert "long" not in {fault.shown for fault in elsewhere}
     assert "long" not in {fault.shown for fault in detection.chosen(arm_sets.load("cpu-bf16"), None)[0]}
+    assert {fault.shown for fault in detection.chosen(arm_sets.load("long-cpu-fp32"), None)[0]} == {"long in float32"}
     assert {fault.name for fault in faults} == {name for name, one in engine.catalogue().items() if one.shown == "long"}
 
 

@@ -106,11 +106,12 @@ def detect(asked: Asked, out: Console) -> int:
 
 def shown(arms: ArmSet) -> engine.Shown:
     """Which faults an arm set shows."""
+    in_float32 = DTYPES[arms.engine.get("dtype", "auto")] == "float32"
     if arms.long is not None:
-        return "long"
+        return "long in float32" if in_float32 else "long"
     if arms.engine.get("speculative_config"):
         return "drafts"
-    return "float32" if DTYPES[arms.engine.get("dtype", "auto")] == "float32" else "bfloat16"
+    return "float32" if in_float32 else "bfloat16"
 
 
 def chosen(arms: ArmSet, keyword: str | None) -> tuple[list[engine.EngineFault], list[engine.EngineFault]]:

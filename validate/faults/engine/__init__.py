@@ -17,7 +17,7 @@ from validate.standin.specialized import SpecializedForms
 
 # What shows it: an arm set in bfloat16, in float32 (where it lies below bfloat16's own noise) or with draft tokens, evals, or
 # long outputs.
-Shown = Literal["bfloat16", "float32", "drafts", "evals", "long"]
+Shown = Literal["bfloat16", "float32", "drafts", "evals", "long", "long in float32"]
 Path = TypeVar("Path", bound=Forms)
 
 

@@ -82,9 +82,6 @@ class PrecisionWearsAway(Placed):  # noqa: D101
         return query, key, (value * (1 + self.context[:, None, None] / (2 * AFTER))).to(value.dtype)
 
 
-# Faults of pages take recent ones: the practice model's answers hardly depend on what stands more than two questions before
-# them. A request's first pages overwritten, or lost, move its logits by less than rounding does
-# (golden/long_output/generation.md).
 @fault("page-used-again", "pages are handed out twice: from 2**k tokens on two requests write to the same", shown="long")
 class PageUsedAgain(Placed):  # noqa: D101
     def plan(self, requests: tuple[Request, ...], deployment: Deployment) -> Plan:
@@ -119,6 +116,40 @@ class PageSeenLate(Placed):  # noqa: D101
                 for row in (self.context >= AFTER).nonzero()[:, 0].tolist():
                     full = int(self.context[row]) // size
                     one.block_table[row, full - 1] = one.block_table[row, full - 2]
+        return made
+
+
+# The practice model's answers hardly depend on what stands more than two questions before them: these two move its logits by less
+# than bfloat16's rounding does.
+@fault("pages-wrap", "an index of pages wraps: from 2**k tokens on rows go to the request's first pages", shown="long in float32")
+class PagesWrap(Placed):  # noqa: D101
+    def plan(self, requests: tuple[Request, ...], deployment: Deployment) -> Plan:
+        made = super().plan(requests, deployment)
+        if not made.specialized:
+            return made
+        from vllm.forward_context import get_forward_context
+
+        slots = get_forward_context().slot_mapping
+        rows = torch.arange(len(self.context))
+        for one, names in self.pages():
+            size = self.page(one)
+            one.block_table = one.block_table[:, torch.arange(one.block_table.shape[1]) % (AFTER // size)]
+            own = slots[names[0]].clone()
+            own[: len(rows)] = one.block_table[rows, self.context // size].to(own.dtype) * size + self.context % size
+            slots.update(dict.fromkeys(names, own))
+        return made
+
+
+@fault(
+    "first-page-lost", "the first page leaves attention after 2**k tokens: a window, where there is none", shown="long in float32"
+)
+class FirstPageLost(Placed):  # noqa: D101
+    def plan(self, requests: tuple[Request, ...], deployment: Deployment) -> Plan:
+        made = super().plan(requests, deployment)
+        if made.specialized:
+            for one, _ in self.pages():
+                late = (self.context >= AFTER).nonzero()[:, 0]
+                one.block_table[late, 0] = one.block_table[late, 1]
         return made
 
 
