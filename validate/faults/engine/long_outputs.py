@@ -82,7 +82,11 @@ class PrecisionWearsAway(Placed):  # noqa: D101
         return query, key, (value * (1 + self.context[:, None, None] / (2 * AFTER))).to(value.dtype)
 
 
-@fault("page-used-again", "pages are handed out twice: from 2**k tokens on two requests write to the same", shown="long")
+# KDA carries the practice model's answers: whatever happens to pages of MLA's cache, recent ones or old, moves its logits by less
+# than bfloat16's rounding does.
+@fault(
+    "page-used-again", "pages are handed out twice: from 2**k tokens on two requests write to the same", shown="long in float32"
+)
 class PageUsedAgain(Placed):  # noqa: D101
     def plan(self, requests: tuple[Request, ...], deployment: Deployment) -> Plan:
         made = super().plan(requests, deployment)
@@ -105,7 +109,7 @@ class PageUsedAgain(Placed):  # noqa: D101
 @fault(
     "page-seen-late",
     "from 2**k tokens on the table has the page before the last full one in its place",
-    shown="long",
+    shown="long in float32",
 )
 class PageSeenLate(Placed):  # noqa: D101
     def plan(self, requests: tuple[Request, ...], deployment: Deployment) -> Plan:
@@ -119,8 +123,6 @@ class PageSeenLate(Placed):  # noqa: D101
         return made
 
 
-# The practice model's answers hardly depend on what stands more than two questions before them: these two move its logits by less
-# than bfloat16's rounding does.
 @fault("pages-wrap", "an index of pages wraps: from 2**k tokens on rows go to the request's first pages", shown="long in float32")
 class PagesWrap(Placed):  # noqa: D101
     def plan(self, requests: tuple[Request, ...], deployment: Deployment) -> Plan:
