@@ -54,7 +54,8 @@ class LongOutputs(BaseModel):
     the rate of any sign of degeneration may grow; ``length``: by which factor, less 1, the mean length may. ``ratio``: of the
     bytes of a window of text and of what zlib makes of it, above which it says too little. ``scripts``: those of the prompts,
     as Unicode names them; ``foreign``: the share of letters of others that is no alarm. ``zero`` and ``padding``: ids that
-    stand for nothing.
+    stand for nothing. ``control``: ids of
+    control tokens, where they are known: one that leaks then has its place to the token.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -70,6 +71,7 @@ class LongOutputs(BaseModel):
     foreign: float = Field(default=0.05, gt=0, lt=1)
     zero: int = Field(default=0, ge=0)
     padding: int = Field(ge=0)
+    control: tuple[int, ...] = ()
 
 
 class ArmSet(BaseModel):

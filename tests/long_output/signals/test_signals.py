@@ -72,8 +72,8 @@ SOUND = {"tokens": tuple(range(10, 90)), "texts": (f"{THOUGHT}It is 4.{ENDED}",)
         ("zero run", {"tokens": (*range(10, 74), *[0] * 16)}, 64),
         ("padding run", {"tokens": (*range(10, 74), *[4] * 16)}, 64),
         ("loop", {"tokens": (*range(10, 30), *[7, 8, 9] * 20)}, 20),
-        ("leaked control token", {"texts": (f"{THOUGHT}It is<|open|> 4.{ENDED}",)}, 40),
-        ("other script", {"texts": (f"{THOUGHT}Это четыре.{ENDED}",)}, 35),
+        ("leaked control token", {"texts": (f"{THOUGHT}It is<|open|> 4.{ENDED}",)}, 44),
+        ("other script", {"texts": (f"{THOUGHT}Это четыре.{ENDED}",)}, 33),
         ("truncated", {"finish": "length"}, 80),
         ("empty answer", {"texts": (f"{THOUGHT}{ENDED}",)}, 0),
         ("empty answer", {"tokens": (), "texts": (), "own": ()}, 0),
@@ -84,7 +84,7 @@ SOUND = {"tokens": tuple(range(10, 90)), "texts": (f"{THOUGHT}It is 4.{ENDED}",)
 def test_each_sign_is_seen_at_its_place_and_nothing_else_is(sign: str, changes: dict[str, object], position: int) -> None:
     seen = {signal.name: place for signal in SIGNALS if (place := signal.find(output(**(SOUND | changes)), ASKED)) is not None}
     assert sign in seen
-    assert abs(seen[sign] - position) <= (6 if sign in ("leaked control token", "other script") else 0)
+    assert seen[sign] == position
     assert set(seen) == {sign}
 
 
@@ -125,3 +125,17 @@ def test_a_run_is_what_a_search_of_every_stretch_finds(tokens: list[int]) -> Non
 @given(st.integers(0, 3000), st.integers(1, 500))
 def test_a_place_in_the_text_is_a_token(place: int, tokens: int) -> None:
     assert 0 <= control.token_of("x" * 3000, place, range(tokens)) < tokens
+
+
+def test_control_tokens_are_one_token_each_however_long() -> None:
+    text = "abcd<|close|>think<|sep|>efgh"
+    pieces = ["a", "b", "c", "d", "<|close|>", "t", "h", "i", "n", "k", "<|sep|>", "e", "f", "g", "h"]
+    for token in range(len(pieces)):
+        assert control.token_of(text, len("".join(pieces[:token])), range(len(pieces))) == token
+
+
+def test_a_leak_is_placed_to_the_token_where_the_ids_are_known() -> None:
+    text, tokens = f"{'9' * 30}word <|close|>think<|sep|> and <|sep|>", (*[8] * 30, 5, 1, 6, 2, 7, 2)
+    assert control.leaked(text, tokens, (1, 2)) == 5
+    assert control.leaked(text, tokens) == control.token_of(text, text.rindex("<|sep|>"), tokens)
+    assert control.leaked("sound", (1,), (1,)) is None

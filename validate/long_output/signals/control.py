@@ -51,6 +51,21 @@ def parsed(text: str) -> Parsed:
     return Parsed(min(leaks, default=None), _ANY.sub("", text[content : max(content, end)]))
 
 
+def leaked(text: str, tokens: Sequence[int], ids: Sequence[int] = ()) -> int | None:
+    """The token of the first leak. ``ids``: those of control tokens, where they are known; else by ``token_of``."""
+    place = parsed(text).leak
+    if place is None:
+        return None
+    markers = [m.start() for m in _ANY.finditer(text)]
+    at = [n for n, token in enumerate(tokens) if token in ids]
+    # As many, or text spells one.
+    return at[markers.index(place)] if len(at) == len(markers) else token_of(text, place, tokens)
+
+
 def token_of(text: str, place: int, tokens: Sequence[int]) -> int:
-    """The token at a character of the text, by proportion: texts of tokens are alike in length in the mean."""
-    return min(place * len(tokens) // max(len(text), 1), max(len(tokens) - 1, 0))
+    """The token at a character of the text: a control token is one, and the others are taken to be of equal length."""
+    before = [m.end() - m.start() for m in _ANY.finditer(text[:place])]
+    every = [m.end() - m.start() for m in _ANY.finditer(text)]
+    rest = max(len(text) - sum(every), 1)
+    within = (place - sum(before)) * max(len(tokens) - len(every), 0) // rest
+    return min(len(before) + within, max(len(tokens) - 1, 0))

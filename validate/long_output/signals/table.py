@@ -58,8 +58,8 @@ def _padding(t: Transcript, asked: LongOutputs) -> int | None:
 
 def _leak(t: Transcript, asked: LongOutputs) -> int | None:
     for start, tokens, text in _own(t):
-        if (place := control.parsed(text).leak) is not None:
-            return start + control.token_of(text, place, tokens)
+        if (place := control.leaked(text, tokens, asked.control)) is not None:
+            return start + place
     return None
 
 
