@@ -54,8 +54,7 @@ class LongOutputs(BaseModel):
     the rate of any sign of degeneration may grow; ``length``: by which factor, less 1, the mean length may. ``ratio``: of the
     bytes of a window of text and of what zlib makes of it, above which it says too little. ``scripts``: those of the prompts,
     as Unicode names them; ``foreign``: the share of letters of others that is no alarm. ``zero`` and ``padding``: ids that
-    stand for nothing. ``control``: ids of
-    control tokens, where they are known: one that leaks then has its place to the token.
+    stand for nothing. ``control``: those of control tokens, where they are known: a leak then has its place to the token.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -136,6 +136,6 @@ def test_control_tokens_are_one_token_each_however_long() -> None:
 
 def test_a_leak_is_placed_to_the_token_where_the_ids_are_known() -> None:
     text, tokens = f"{'9' * 30}word <|close|>think<|sep|> and <|sep|>", (*[8] * 30, 5, 1, 6, 2, 7, 2)
-    assert control.leaked(text, tokens, (1, 2)) == 5
+    assert control.leaked(text, tokens, (1, 2)) == 35
     assert control.leaked(text, tokens) == control.token_of(text, text.rindex("<|sep|>"), tokens)
     assert control.leaked("sound", (1,), (1,)) is None
