@@ -83,3 +83,17 @@ def test_the_page_is_told_by_vllms_own_slots(size: int) -> None:
 def test_each_stands_for_a_bug() -> None:
     assert long_outputs.AFTER == 2**9
     assert all(len(find(name).stands_for) > 20 for name in LOGITS)
+
+
+def test_two_requests_share_a_page_once_both_are_long() -> None:
+    path = find("page-used-again").implementation(D)
+    assert isinstance(path, Placed)
+    seen = []
+    path.kda_start = lambda slots, accepted: seen.append(slots[:, 0].tolist()) or slots[:, 0]  # type: ignore[method-assign]
+    own = {k.removeprefix("layers.0."): v.float() for k, v in weights.first(D, 0).items() if k.startswith("layers.0.")}
+    cache = torch.zeros(6, D.conv_width - 1, 3 * D.heads * D.head_dim), torch.zeros(6, D.heads, D.head_dim, D.head_dim)
+    parts = torch.zeros(5, 1, 3 * D.heads * D.head_dim), torch.zeros(5, 1, D.heads, D.head_dim), torch.zeros(5, 1, D.heads)
+    for context in ([AFTER, AFTER - 1, AFTER, AFTER, AFTER], [AFTER] * 5):
+        path.context = torch.tensor(context)
+        path.kda_decode(own, cache, parts, torch.arange(5)[:, None], torch.ones(5, dtype=torch.long), torch.ones(5) > 0)
+    assert seen == [[0, 1, 2, 2, 4], [0, 0, 2, 2, 4]]

@@ -82,47 +82,21 @@ class PrecisionWearsAway(Placed):  # noqa: D101
         return query, key, (value * (1 + self.context[:, None, None] / (2 * AFTER))).to(value.dtype)
 
 
-# KDA carries the practice model's answers: whatever happens to pages of MLA's cache, recent ones or old, moves its logits by less
-# than bfloat16's rounding does.
-@fault(
-    "page-used-again", "pages are handed out twice: from 2**k tokens on two requests write to the same", shown="long in float32"
-)
+@fault("page-used-again", "a page is handed out twice: from 2**k tokens on two requests keep their states in one", shown="long")
 class PageUsedAgain(Placed):  # noqa: D101
-    def plan(self, requests: tuple[Request, ...], deployment: Deployment) -> Plan:
-        made = super().plan(requests, deployment)
-        if not made.specialized:
-            return made
-        from vllm.forward_context import get_forward_context
-
-        slots = get_forward_context().slot_mapping
-        rows = torch.arange(len(self.context))
-        for one, names in self.pages():
-            size = self.page(one)
-            first = AFTER // size
-            one.block_table[1 : len(rows) : 2, first:] = one.block_table[: len(rows) - 1 : 2, first:]
-            own = slots[names[0]].clone()
-            own[: len(rows)] = one.block_table[rows, self.context // size].to(own.dtype) * size + self.context % size
-            slots.update(dict.fromkeys(names, own))
-        return made
+    def kda_decode(
+        self, weights: Weights, cache: Cache, parts: Parts, slots: Tensor, accepted: Tensor, continued: Tensor
+    ) -> Tensor:
+        pairs = len(slots) // 2
+        second = 2 * torch.arange(pairs) + 1
+        second = second[(self.context[second] >= AFTER) & (self.context[second - 1] >= AFTER)]
+        slots = slots.clone()
+        slots[second] = slots[second - 1]
+        return super().kda_decode(weights, cache, parts, slots, accepted, continued)
 
 
-@fault(
-    "page-seen-late",
-    "from 2**k tokens on the table has the page before the last full one in its place",
-    shown="long in float32",
-)
-class PageSeenLate(Placed):  # noqa: D101
-    def plan(self, requests: tuple[Request, ...], deployment: Deployment) -> Plan:
-        made = super().plan(requests, deployment)
-        if made.specialized:
-            for one, _ in self.pages():
-                size = self.page(one)
-                for row in (self.context >= AFTER).nonzero()[:, 0].tolist():
-                    full = int(self.context[row]) // size
-                    one.block_table[row, full - 1] = one.block_table[row, full - 2]
-        return made
-
-
+# KDA carries the practice model's answers: whatever happens to old pages of MLA's cache moves its logits by less than bfloat16's
+# rounding does.
 @fault("pages-wrap", "an index of pages wraps: from 2**k tokens on rows go to the request's first pages", shown="long in float32")
 class PagesWrap(Placed):  # noqa: D101
     def plan(self, requests: tuple[Request, ...], deployment: Deployment) -> Plan:

@@ -57,12 +57,11 @@ def compare(arms: Arms, asked: LongOutputs) -> LongComparison:
     seen, long, grown = rates.rates(outputs, asked), lengths.compare(outputs, asked.length), None
     if measured.forced.names:
         grown = growth.measure(measured.forced, measured.yardstick)
-    every = tuple(arm for arm in (arms.default, arms.again, arms.specialized))
     checks += [
         check("signals", _told(seen, outputs), [finding for rate in seen for finding in rates.findings(rate)]),
         check("lengths", _lengths(long), _length_findings(long)),
         growth.judged(grown),
-        canaries.canaries(every, asked),
+        canaries.canaries((arms.default, arms.specialized), asked),
     ]
     tokens = sum(len(pair.specialized.tokens) for pair in outputs)
     return _comparison(whole, checks, rates=tuple(seen), lengths=long, growth=grown, tokens=tokens)
