@@ -17,8 +17,8 @@ from validate.verdict import Verdict
 
 
 def canaries(arms: tuple[Arm, ...], asked: LongOutputs) -> Check:
-    """Of the arms whose canaries run alone; the default path's own must sing, or they prove nothing of the specialized path's:
-    INVALID.""" found: list[Finding] = []
+    """Of the arms whose canaries run alone; the default path's own must sing, or it is INVALID: they prove nothing then."""
+    found: list[Finding] = []
     told = []
     for arm in arms:
         own = [t for t in arm.transcripts if t.error is None]
