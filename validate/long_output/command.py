@@ -1,6 +1,6 @@
 """``python -m validate long-output``: the arms of a set of long outputs, recorded and compared."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -44,9 +44,7 @@ class LongOutput(whole.Whole):
 
     def faults(self) -> detection.Asked:
         """All scenes of each fault; what finds it: ``found``."""
-        of = self._of("default"), self._of("default-again"), self.there
-        how = (self.begun.keyword, self.SCENES, partial(found, asked=self.asked), WORDS)
-        return detection.Asked(self.begun.arm_set, self.arms, *of, self._float32(), *how)
+        return replace(super().faults(), scenes=self.SCENES, judge=partial(found, asked=self.asked), words=WORDS)
 
 
 def found(arms: Arms, asked: LongOutputs) -> Detection:
