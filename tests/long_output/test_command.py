@@ -115,3 +115,11 @@ def noxfile() -> ModuleType:
 )
 def test_the_worst_exit_code_of_the_parts_is_the_sessions(noxfile: ModuleType, codes: list[int], wanted: int) -> None:
     assert noxfile.worst(codes) == wanted
+
+
+def test_faults_are_recorded_in_all_scenes_and_judged_by_this_comparison(begun: LongOutput) -> None:
+    asked = begun.faults()
+    assert asked.scenes is None
+    assert asked.float32 is not None
+    assert asked.judge(arms()).tokens == {}
+    assert "512 tokens" in asked.words
