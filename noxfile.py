@@ -153,8 +153,10 @@ def equivalence(session: nox.Session) -> None:
 
 @nox.session
 def long_output(session: nox.Session) -> None:
-    setup(session)
-    tool(session, "validate", "drift", *session.posargs)
+    """All parts run, whatever one of them says. Arguments begin with a part's name."""
+    engine(session)
+    parts = [tuple(session.posargs)] if session.posargs else [("drift",), ("long-output",)]
+    tools(session, *(("validate", *part) for part in parts))
 
 
 @nox.session
@@ -168,7 +170,7 @@ def engine_tests(session: nox.Session) -> None:
     engine(session, "[practice,evals]")
     if not CURRENT:
         session.install("-q", "-e", ".[test]")
-    folders = ("tests/equivalence", "tests/standin", "tests/evals")
+    folders = ("tests/equivalence", "tests/long_output", "tests/standin", "tests/evals")
     tool(session, "pytest", "-n", "auto", "-m", "engine", *folders, *session.posargs)
 
 

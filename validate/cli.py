@@ -332,6 +332,27 @@ def equivalence(
 
 
 @app.command()
+def long_output(
+    arms: Annotated[str, typer.Argument(help="an arm set of long outputs, or a .toml file")] = "long-cpu",
+    faults: Annotated[
+        bool, typer.Option("--faults", help="plant every fault of long outputs in turn, and say what finds it")
+    ] = False,
+    keyword: Annotated[str | None, typer.Option("-k", help="parts of faults' names, joined by and, or, not")] = None,
+    default_url: Annotated[list[str] | None, typer.Option(help="a running vLLM server of the default path")] = None,
+    specialized_url: Annotated[list[str] | None, typer.Option(help="the same of the specialized path")] = None,
+    output: Output = Path("runs"),
+    resume: Annotated[Path | None, typer.Option(help="continue an interrupted run, or record its other arms")] = None,
+) -> int:
+    """Records long outputs of all arms and compares them: signs of degeneration, differences by position, canaries."""
+    from validate.long_output import command
+    from validate.report.console import console
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the recordings under way end with it
+    urls = tuple(default_url or ()), tuple(specialized_url or ())
+    return command.run(arms, keyword, faults, output, resume, urls, console())
+
+
+@app.command()
 def evals(
     suite: Annotated[str | None, typer.Argument(help="a suite's name, or a .toml file  [default: practice]")] = None,
     arm: Annotated[str, typer.Option(help="default, default-again or specialized: record that one alone")] = "all",

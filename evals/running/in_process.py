@@ -8,12 +8,12 @@ from typing import Any
 from evals.practice import chat, tokenizer
 from evals.practice.item import Message
 from evals.running.asking import Account, Question, Replied, Reply
-from evals.running.loops import loops
 from evals.running.watching import Stopped
 from validate.equivalence.arm import ArmSet, Name
 from validate.equivalence.engine import Lost
 from validate.equivalence.here import Here, line
 from validate.errors import InputError
+from validate.long_output.signals.loops import loops
 
 
 class InProcess:

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evals.running.asking import Account, Question, Replied, Reply
-from evals.running.loops import loops, words
 from validate.equivalence.arm import ArmSet
 from validate.equivalence.engine import Lost
 from validate.equivalence.server import PAUSES, SILENCE, Refused, Server
 from validate.errors import InputError
+from validate.long_output.signals.loops import loops, words
 
 CHAT = "/v1/chat/completions"
 ATTEMPTS = 5

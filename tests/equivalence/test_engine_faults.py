@@ -32,7 +32,14 @@ def test_a_name_is_taken_once() -> None:
 
 
 def test_each_kind_of_arm_set_shows_some() -> None:
-    assert {fault.shown for fault in engine.catalogue().values()} == {"bfloat16", "float32", "drafts", "evals"}
+    assert {fault.shown for fault in engine.catalogue().values()} == {
+        "bfloat16",
+        "float32",
+        "drafts",
+        "evals",
+        "long",
+        "long in float32",
+    }
     assert all(len(fault.stands_for) > 20 for fault in engine.catalogue().values())
 
 

@@ -46,6 +46,33 @@ class Launch(BaseModel):
     master_port: int = Field(default=29501, ge=1, le=65535)
 
 
+class LongOutputs(BaseModel):
+    """What ``validate/long_output`` asks of a set's scenes.
+
+    ``outputs``: the scene of the long outputs; ``fresh`` and ``after``: those of canaries before and behind them.
+    ``reproducible``: equal requests in equal batches are decoded bit for bit alike, whatever ran before. ``margin``: by how much
+    the rate of any sign of degeneration may grow; ``length``: by which factor, less 1, the mean length may. ``ratio``: of the
+    bytes of a window of text and of what zlib makes of it, above which it says too little. ``scripts``: those of the prompts,
+    as Unicode names them; ``foreign``: the share of letters of others that is no alarm. ``zero`` and ``padding``: ids that
+    stand for nothing. ``control``: those of control tokens, where they are known: a leak then has its place to the token.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    outputs: str
+    fresh: str
+    after: str
+    reproducible: bool
+    margin: float = Field(default=0.1, gt=0, lt=1)
+    length: float = Field(default=0.1, gt=0, lt=1)
+    ratio: float = Field(default=5.0, gt=1)
+    scripts: tuple[str, ...] = ("LATIN",)
+    foreign: float = Field(default=0.05, gt=0, lt=1)
+    zero: int = Field(default=0, ge=0)
+    padding: int = Field(ge=0)
+    control: tuple[int, ...] = ()
+
+
 class ArmSet(BaseModel):
     """What the arms have in common.
 
@@ -73,6 +100,7 @@ class ArmSet(BaseModel):
     top: int = Field(default=20, ge=0)
     minimum_specialized: float = Field(default=0.95, gt=0, le=1)
     reproducible: bool = False
+    long: LongOutputs | None = None
     scenes: tuple[SceneSet, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -102,8 +130,14 @@ class ArmSet(BaseModel):
                     raise ValueError(f"scenes: {scene.name} forces the tokens of {wanted}, and no scene before it has that name")
             if scene.kind in FORCING and self.engine.get("speculative_config"):
                 raise ValueError(f"scenes: {scene.name}: vLLM forces no tokens with speculative decoding")
+            if getattr(scene, "turns", 0) and not self.stand_in:
+                raise ValueError(f"scenes: {scene.name}: turns are dictated to the stand-in alone")
             if getattr(scene, "strings", ()) and self.engine.get("skip_tokenizer_init"):
                 raise ValueError(f"scenes: {scene.name}: stop strings need a tokenizer, and engine.skip_tokenizer_init is set")
+        if self.long is not None:
+            for field in ("outputs", "fresh", "after"):
+                if (wanted := getattr(self.long, field)) not in names:
+                    raise ValueError(f"long.{field}: there is no scene {wanted}")
         return self
 
     def arguments(self, name: Name, plant: str | None = None) -> dict[str, Any]:
@@ -128,6 +162,11 @@ class ArmSet(BaseModel):
     def forced(self) -> bool:
         """Whether any scene decodes tokens that are given."""
         return any(scene.kind in FORCING for scene in self.scenes)
+
+    @property
+    def dictated(self) -> bool:
+        """Whether any scene has turns that are dictated."""
+        return any(getattr(scene, "turns", 0) for scene in self.scenes)
 
     @property
     def defaults(self) -> tuple[Name, ...]:

@@ -8,7 +8,7 @@ may hold more scenes: only these are looked at.
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +37,11 @@ SOUND = "sound"
 SCENES = "decode-5 or decode-8 or decode-17 or arrivals or prefix or preempted or stops or dictated"
 COMPANY = "company"
 SECONDS = "seconds.json"
+WORDS = (
+    "`tokens`: decoded tokens, in recording order, after which the first check objects (0: by the engine's count of steps "
+    "alone); `also by`: the other checks. `common practice`: after how many the comparison objects that asks no more than "
+    "that the chosen token be among the other arm's five best; empty where it finds nothing."
+)
 
 
 class Took(Record):
@@ -47,7 +52,10 @@ class Took(Record):
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked for. ``file`` is the arm set as it was named; ``there`` gets a folder a fault, and the matrix."""
+    """What is asked for. ``file`` is the arm set as it was named; ``there`` gets a folder a fault, and the matrix.
+
+    ``judge`` says what finds a fault, ``words`` how its figures are read.
+    """
 
     file: str
     arms: ArmSet
@@ -56,6 +64,8 @@ class Asked:
     there: Path
     float32: Path | None = None
     keyword: str | None = None
+    judge: Callable[[Arms], detected.Detection] = detected.found
+    words: str = WORDS
 
 
 def detect(asked: Asked, out: Console) -> int:
@@ -73,7 +83,7 @@ def detect(asked: Asked, out: Console) -> int:
     _record_all(asked, [SOUND, *(fault.name for fault in faults)], out)
     rows = []
     for name in (SOUND, *(fault.name for fault in faults)):
-        rows.append(_judged(name, beside, there / name))
+        rows.append(_judged(name, beside, there / name, asked.judge))
         out.print(f"{name}: {rows[-1].first or 'not found'}", soft_wrap=True)
     matrix = Detection(
         arms=asked.arms.name,
@@ -88,7 +98,7 @@ def detect(asked: Asked, out: Console) -> int:
         elsewhere=tuple(f"{fault.name} ({fault.shown})" for fault in elsewhere),
     )
     folder.write(there, "detection.json", matrix.model_dump_json(indent=2) + "\n")
-    folder.write(there, "detection.md", render(matrix))
+    folder.write(there, "detection.md", render(matrix, asked.words))
     out.print(table(matrix))
     out.print(f"{headline(matrix)}  {there}", markup=False, soft_wrap=True)
     return matrix.verdict.exit_code
@@ -96,11 +106,14 @@ def detect(asked: Asked, out: Console) -> int:
 
 def shown(arms: ArmSet) -> engine.Shown:
     """Which faults an arm set shows."""
+    in_float32 = DTYPES[arms.engine.get("dtype", "auto")] == "float32"
+    if arms.long is not None:
+        return "long in float32" if in_float32 else "long"
     if arms.engine.get("speculative_config"):
         return "drafts"
     if any(scene.kind == "company" for scene in arms.scenes):
         return "company"
-    return "float32" if DTYPES[arms.engine.get("dtype", "auto")] == "float32" else "bfloat16"
+    return "float32" if in_float32 else "bfloat16"
 
 
 def chosen(arms: ArmSet, keyword: str | None) -> tuple[list[engine.EngineFault], list[engine.EngineFault]]:
@@ -118,9 +131,9 @@ def chosen(arms: ArmSet, keyword: str | None) -> tuple[list[engine.EngineFault],
     return found, []
 
 
-def keyword(arms: ArmSet) -> str:
-    """Of the scenes that faults are looked for in."""
-    return COMPANY if shown(arms) == "company" else SCENES
+def keyword(arms: ArmSet) -> str | None:
+    """Of the scenes that faults are looked for in; None for all."""
+    return {"company": COMPANY, "long": None, "long in float32": None}.get(shown(arms), SCENES)
 
 
 def selected(arms: ArmSet, default: Arm) -> list[Scene]:
@@ -130,7 +143,7 @@ def selected(arms: ArmSet, default: Arm) -> list[Scene]:
     every = build(arms.scenes, facts, arms.prompt_source())
     if digest([scene for scene in every if scene.name in default.manifest.scenes]) != default.manifest.plan:
         raise InputError(f"{default.folder} does not record the scenes of {arms.name} as they are now: record it again")
-    wanted = [scene for scene in every if selection.matches(keyword(arms), scene.name)]
+    wanted = [scene for scene in every if (of := keyword(arms)) is None or selection.matches(of, scene.name)]
     if lacking := [scene.name for scene in wanted if scene.name not in default.manifest.scenes]:
         raise InputError(f"{default.folder} has no scene {lacking[0]}, which planted faults are looked for in")
     return wanted
@@ -179,7 +192,7 @@ def _record_all(asked: Asked, names: list[str], out: Console) -> None:
 def _record(asked: Asked, there: Path, name: str, running: list[subprocess.Popen[str]]) -> str | None:
     """What one process said, if it did not record to the end."""
     command = [sys.executable, "-m", "validate", "record", asked.file, "--arm", "specialized", "--output", str(there)]
-    command += ["-k", keyword(asked.arms)]
+    command += ["-k", of] if (of := keyword(asked.arms)) else []
     command += ["--force-from", str(asked.default)] if asked.arms.forced else []
     command += ["--plant", name] if name != SOUND else []
     begun = _record_of(there)
@@ -208,7 +221,7 @@ def _took(there: Path) -> float:
     return parse(Took, text(there / SECONDS), str(there / SECONDS)).seconds if (there / SECONDS).exists() else 0.0
 
 
-def _judged(name: str, beside: Sequence[Arm], there: Path) -> Detected:
+def _judged(name: str, beside: Sequence[Arm], there: Path, judge: Callable[[Arms], detected.Detection]) -> Detected:
     """``beside``: the default arm, the A/A arm and, where there is one, the float32 arm."""
     found = _record_of(there)
     assert found is not None
@@ -218,7 +231,7 @@ def _judged(name: str, beside: Sequence[Arm], there: Path) -> Detected:
     engines = comparability.same_engine(arms)
     if engines.findings:
         raise InputError(f"{found} cannot be compared: {engines.findings[0].text}")
-    detection = detected.found(arms)
+    detection = judge(arms)
     return Detected(
         name=name,
         stands_for="" if name == SOUND else engine.find(name).stands_for,
@@ -243,13 +256,8 @@ def headline(matrix: Detection) -> str:
     )
 
 
-def render(matrix: Detection) -> str:
+def render(matrix: Detection, words: str = WORDS) -> str:
     """``detection.md``."""
-    words = (
-        "`tokens`: decoded tokens, in recording order, after which the first check objects (0: by the engine's count of steps "
-        "alone); `also by`: the other checks. `common practice`: after how many the comparison objects that asks no more than "
-        "that the chosen token be among the other arm's five best; empty where it finds nothing."
-    )
     parts = [f"# {matrix.arms}: {headline(matrix)}", words, markdown(list(HEAD), _rows(matrix))]
     if matrix.elsewhere:
         parts.append(f"Shown by other arm sets: {', '.join(matrix.elsewhere)}.")

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from validate.equivalence.order import COMPANION, Order
 from validate.equivalence.scenes import Facts, Request
 from validate.records.arm import Times, Top, Transcript
+from validate.standin.turns import answers
 
 CORRUPTED, PREEMPTIONS, CACHE = "vllm:corrupted_requests_total", "vllm:num_preemptions_total", "vllm:cache_config_info"
 
@@ -32,6 +33,13 @@ class Answer:
     preemptions: int = 0
     drafted: int = 0
     accepted: int = 0
+    prompt: tuple[int, ...] = ()  # ids that the engine made of a text
+    texts: tuple[str, ...] = ()
+
+    @property
+    def own(self) -> tuple[tuple[int, int], ...]:
+        """What is not dictated, [start, end) in tokens."""
+        return tuple(answers(self.tokens, self.request.turns, self.request.end))
 
     def add(self, stamp: float, tokens: Sequence[int], chosen: Sequence[float], top: Sequence[Top]) -> None:
         """One output of the engine: a token, or several of a verified draft."""
@@ -49,7 +57,8 @@ class Answer:
             scene=scene,
             request=self.request.name,
             kind=self.request.kind,
-            prompt=self.request.prompt,
+            prompt=self.prompt or self.request.prompt,
+            seed=self.request.seed,
             tokens=tuple(self.tokens),
             logprobs=tuple(self.logprobs),
             top=tuple(self.top),
@@ -59,6 +68,9 @@ class Answer:
             drafted=self.drafted,
             accepted=self.accepted,
             times=times,
+            own=self.own if self.request.worded else (),
+            texts=self.texts,
+            expects=self.request.expects,
         )
 
 

@@ -34,6 +34,7 @@ SAID = (
     ("vllm/entrypoints/serve/dev/cache/api_router.py", '"/reset_prefix_cache"'),
     ("vllm/entrypoints/serve/dev/cache/api_router.py", "reset_running_requests: bool"),
     ("vllm/entrypoints/scale_out/token_in_token_out/api_router.py", '"/inference/v1/generate"'),
+    ("vllm/entrypoints/serve/tokenize/api_router.py", '"/tokenize"'),
     ("vllm/sampling_params.py", "trace_decode_token_ids: list[int] | None"),
     ("vllm/v1/metrics/loggers.py", '"vllm:corrupted_requests"'),
     ("vllm/v1/metrics/loggers.py", '"vllm:num_preemptions"'),

@@ -14,6 +14,8 @@ from validate.errors import InputError
 
 FORCING = "validate.equivalence.forcing:Forced"
 FORCED_KEY = "k3_parity_forced"  # forcing.py imports vLLM, and so cannot be imported here
+DICTATING = "validate.standin.dictating:Dictating"
+TURNS_KEY = "k3_parity_turns"  # so does dictating.py
 
 
 class InProcess(Here):
@@ -21,8 +23,8 @@ class InProcess(Here):
 
     def __init__(self, arms: ArmSet, name: Name, plant: str | None = None) -> None:
         self._top, self._traces = arms.top, bool(arms.engine.get("enable_trace_replay"))
-        further = {"logits_processors": [FORCING]} if arms.forced and not self._traces else {}
-        super().__init__(arms, name, plant, **further)
+        processors = [FORCING] * (arms.forced and not self._traces) + [DICTATING] * arms.dictated
+        super().__init__(arms, name, plant, **({"logits_processors": processors} if processors else {}))
 
     def play(self, order: Order, ended: Ended) -> None:
         """See ``Engine``. One call of ``LLMEngine.step`` is one step of the scheduler, unless it schedules ahead."""
@@ -33,8 +35,8 @@ class InProcess(Here):
         try:
             while not order.over(done):
                 for request in order.due(progress, done):
-                    answers[request.name] = Answer(request)
-                    prompt = {"prompt_token_ids": list(request.prompt)}
+                    answers[request.name] = Answer(request, prompt=self._prompt(request))
+                    prompt = {"prompt_token_ids": list(answers[request.name].prompt)}
                     inside[request.name] = self.engine.add_request(request.name, prompt, self._parameters(request))
                 if order.preempt(progress):
                     self.engine.reset_prefix_cache(reset_running_requests=True)
@@ -58,11 +60,18 @@ class InProcess(Here):
                 with contextlib.suppress(Exception):
                     self.engine.abort_request(list(inside), internal=True)
 
+    def _prompt(self, request: Request) -> tuple[int, ...]:
+        if request.text is None:
+            return request.prompt
+        messages = [{"role": "user", "content": request.text}]
+        return tuple(self.engine.get_tokenizer().apply_chat_template(messages, add_generation_prompt=True, tokenize=True))
+
     def _parameters(self, request: Request) -> Any:
         from vllm.sampling_params import RequestOutputKind
 
         fields: dict[str, Any] = {
-            "temperature": 0.0,
+            "temperature": request.temperature,
+            "seed": request.seed,
             "max_tokens": request.tokens,
             "logprobs": self._top or None,
             "stop": list(request.stop_strings),
@@ -74,6 +83,8 @@ class InProcess(Here):
         if request.forced:
             forced = list(request.forced)
             fields |= {"trace_decode_token_ids": forced} if self._traces else {"extra_args": {FORCED_KEY: forced}}
+        if request.turns:
+            fields["extra_args"] = {TURNS_KEY: {"turns": [list(turn) for turn in request.turns], "end": request.end}}
         return self.vllm.SamplingParams(**fields)
 
     def _take(self, answer: Answer, output: Any, stamp: float) -> None:
@@ -89,6 +100,12 @@ class InProcess(Here):
             answer.accepted = sum(accepted * count for accepted, count in enumerate(drafts.histogram))
         if output.finished:
             answer.finish = ending(one.finish_reason, one.stop_reason)
+            if answer.request.worded:
+                decode = self.engine.get_tokenizer().decode
+                answer.texts = tuple(
+                    decode(answer.tokens[start:end], skip_special_tokens=False, clean_up_tokenization_spaces=False)
+                    for start, end in answer.own
+                )
 
     def _preempted(self, answers: Mapping[str, Answer], inside: Mapping[str, str]) -> None:
         core = getattr(self.engine.engine_core, "engine_core", None)  # in another process there is none

@@ -7,6 +7,7 @@ from validate.equivalence.prompts import Prompts
 from validate.equivalence.scenes import Request, Scene
 
 COMPANION = "companion"
+OTHER = 2**30  # added to seeds
 _COMPANION_PROMPT = 13  # tokens; no length that another request is likely to have
 
 
@@ -15,14 +16,16 @@ def again(scene: Scene, prompts: Prompts) -> Scene:
 
     The requests of each wave come in reverse order, and each is submitted when the one before has its first token, where
     ``default`` submits them together. In each wave a companion, which is not recorded, is submitted first and decodes as long
-    as the longest of them: a request that was alone has a neighbour, and a batch another size.
+    as the longest of them: a request that was alone has a neighbour, and a batch another size. Seeds are others: with the same
+    ones samples would be copies wherever the engine rounds alike, and say nothing of what sampling does.
     """
     made: list[Request] = []
     for wave in sorted({request.wave for request in scene.requests}):
         members = [request for request in scene.requests if request.wave == wave]
         longest = max(request.tokens for request in members)
         name = f"{COMPANION}-{wave}"
-        made += [Request(name, prompts(f"{scene.name}/{name}", _COMPANION_PROMPT), longest, wave=wave), *reversed(members)]
+        companion = Request(name, prompts(f"{scene.name}/{name}", _COMPANION_PROMPT), longest, wave=wave)
+        made += [companion, *(replace(r, seed=None if r.seed is None else r.seed + OTHER) for r in reversed(members))]
     return replace(scene, requests=tuple(made))
 
 

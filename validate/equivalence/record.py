@@ -192,7 +192,7 @@ def chosen(arms: ArmSet, facts: Facts, keyword: str | None, name: Name = "defaul
 
 
 def forced_source(asked: Asked) -> dict[str, Transcript]:
-    """The greedy record whose tokens are forced: what ``force_from`` holds, by scene and request.
+    """The record of what was decoded freely, whose tokens are forced: what ``force_from`` holds, by scene and request.
 
     InputError, before an engine is started, where a scene that is selected needs it and there is none.
     """
@@ -206,7 +206,7 @@ def forced_source(asked: Asked) -> dict[str, Transcript]:
     there = arm_folder.read(asked.force_from, mend=True)
     if there.manifest.name != "default":
         raise InputError(f"--force-from {asked.force_from}: it records {there.manifest.name}, and the default arm's is wanted")
-    return {one.key: one for one in there.transcripts if one.kind == "greedy"}
+    return {one.key: one for one in there.transcripts if one.kind != "forced"}
 
 
 def unproven(scene: Scene, ended: Sequence[Answer], preemptions: float) -> str | None:
@@ -279,7 +279,8 @@ def _begun(
     there: Path, asked: Asked, prompts: Prompts, scenes: list[Scene], done: Sequence[Transcript], steps: Steps | None
 ) -> Recording:
     known = steps or Steps(source="no scene has run", by_scene={})
-    ordered = scenes[::-1] if asked.name == "default-again" else scenes
+    # Canaries have to run before and behind the long outputs in every arm.
+    ordered = scenes[::-1] if asked.name == "default-again" and asked.arms.long is None else scenes
     by_key = {one.key: one for one in done}
     compose = partial(asked.compose, prompts=prompts)
     return Recording(there, compose, ordered, by_key, known, {}, lambda _: None, lambda _: None, threading.Lock())

@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from validate.equivalence import tasks
 from validate.equivalence.prompts import Prompts
 from validate.errors import InputError
 from validate.records.arm import Kind
@@ -29,6 +30,10 @@ class Facts:
 class Request:
     """``wave``: it is submitted when all requests of earlier waves have ended, and then when the scene's first request of its
     wave has decoded ``after`` tokens. ``forced`` are the tokens that it must decode.
+
+    ``text``: a message, of which the engine's own tokenizer makes the prompt. ``turns``: ids that are dictated within the output,
+    one after each id ``end`` (``standin/turns.py``). ``worded``: the text of its output is recorded, too. ``expects``: what
+    the right answer holds.
     """
 
     name: str
@@ -41,6 +46,13 @@ class Request:
     stop_strings: tuple[str, ...] = ()
     ignore_eos: bool = True
     forced: tuple[int, ...] = ()
+    temperature: float = field(default=0.0, repr=False)
+    seed: int | None = field(default=None, repr=False)
+    text: str | None = field(default=None, repr=False)
+    turns: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
+    end: int = field(default=-1, repr=False)
+    worded: bool = field(default=False, repr=False)
+    expects: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -303,6 +315,73 @@ class Company(BaseModel):
                 yield Scene(name, tuple(made), decode_only=True)
 
 
+class Canaries(_Set):
+    """Short questions with known answers, one at a time, greedily: the same ones in every scene of this kind.
+
+    A scene of them before and one behind the long outputs say whether those left anything behind.
+    """
+
+    kind: Literal["canaries"]
+    requests: Count
+    tasks: tasks.Source
+
+    def build(self, facts: Facts, prompts: Prompts) -> Iterator[Scene]:
+        """One scene."""
+        made = []
+        for n, asked in enumerate(tasks.canaries(self.tasks, self.requests)):
+            made.append(
+                Request(
+                    f"{n}",
+                    asked.prompt,
+                    self.tokens,
+                    wave=n,
+                    text=asked.text,
+                    stop_ids=asked.stops,
+                    ignore_eos=False,
+                    worded=True,
+                    expects=asked.answer,
+                )
+            )
+        yield Scene(self.name, tuple(made))
+
+
+class Long(_Set):
+    """Long outputs, all at once: ``sampled`` at temperature 1, each with a seed of its own, and ``greedy`` ones beside them.
+
+    ``tokens`` is the budget; ``turns``: questions in each output of the stand-in, by which it becomes long. ``draw`` shifts all
+    seeds: other samples of the same prompts.
+    """
+
+    kind: Literal["long"]
+    sampled: Count
+    greedy: Annotated[int, Field(ge=0)]
+    tasks: tasks.Source
+    turns: Annotated[int, Field(ge=0)] = 0
+    draw: Annotated[int, Field(ge=0)] = 0
+
+    def build(self, facts: Facts, prompts: Prompts) -> Iterator[Scene]:
+        """One scene."""
+        made = []
+        for n, asked in enumerate(tasks.long(self.tasks, self.sampled + self.greedy, self.turns)):
+            drawn = n < self.sampled
+            request = Request(
+                f"sampled-{n}" if drawn else f"greedy-{n}",
+                asked.prompt,
+                self.tokens,
+                kind="sampled" if drawn else "greedy",
+                temperature=1.0 if drawn else 0.0,
+                seed=n + 1000 * self.draw if drawn else None,
+                text=asked.text,
+                turns=asked.turns,
+                end=asked.end,
+                stop_ids=asked.stops,
+                ignore_eos=bool(asked.turns),
+                worded=True,
+            )
+            made.append(request)
+        yield Scene(self.name, tuple(made), decode_only=True)
+
+
 class Forced(BaseModel):
     """The requests of earlier scenes once more: each must decode what the default arm decoded. Scenes ``name-scene``."""
 
@@ -326,6 +405,8 @@ SceneSet = Annotated[
     | StepTimes
     | Dictated
     | Company
+    | Canaries
+    | Long
     | Forced,
     Field(discriminator="kind"),
 ]
@@ -356,7 +437,15 @@ def in_float32(scenes: list[Scene]) -> list[Scene]:
 
 def digest(scenes: list[Scene]) -> str:
     """Of everything that is asked, 16 hex digits: arms of equal digests were asked the same."""
-    return hashlib.sha256(repr(scenes).encode()).hexdigest()[:16]
+    said = repr(scenes)
+    # Beside what every request has, so that records of other scenes keep their digests.
+    further = [
+        (scene.name, r.name, r.temperature, r.seed, r.text, r.turns, r.end, r.expects)
+        for scene in scenes
+        for r in scene.requests
+        if r.worded
+    ]
+    return hashlib.sha256((said + repr(further) if further else said).encode()).hexdigest()[:16]
 
 
 def with_tokens(scene: Scene, decoded: dict[str, tuple[int, ...]]) -> Scene:
@@ -369,7 +458,9 @@ def with_tokens(scene: Scene, decoded: dict[str, tuple[int, ...]]) -> Scene:
 
 
 def _forced(name: str, scene: Scene) -> Scene:
-    requests = [replace(r, kind="forced", stop_ids=(), stop_strings=(), ignore_eos=True) for r in scene.requests]
+    how: dict[str, Any] = {"kind": "forced", "stop_ids": (), "stop_strings": (), "ignore_eos": True}
+    how |= {"temperature": 0.0, "seed": None, "turns": (), "worded": False}
+    requests = [replace(r, **how) for r in scene.requests]
     return replace(scene, name=f"{name}-{scene.name}", requests=tuple(requests), of=scene.name)
 
 

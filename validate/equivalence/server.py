@@ -131,7 +131,8 @@ class Server:
     def _ask(self, answer: Answer, told: queue.Queue[tuple[Answer, Exception | None]], stop: threading.Event) -> None:
         """Tells of every output of one request; runs in a thread of its own."""
         try:
-            path, body = self._asked(answer.request)
+            answer.prompt = self._prompt(answer.request)
+            path, body = self._asked(answer.request, answer.prompt)
             for event, stamp in self._events(path, body, stop):
                 self._take(answer, event, stamp)
                 if answer.finish is None and event.get("choices"):
@@ -144,15 +145,28 @@ class Server:
         except Exception as error:  # the thread that waits has to know, whatever it is
             told.put((answer, error))
 
-    def _asked(self, request: Request) -> tuple[str, dict[str, Any]]:
-        sampling: dict[str, Any] = {"temperature": 0.0, "max_tokens": request.tokens, "ignore_eos": request.ignore_eos}
-        sampling |= {"stop_token_ids": list(request.stop_ids)}
+    def _prompt(self, request: Request) -> tuple[int, ...]:
+        """As the server's own renderer makes it: Kimi K3's chat format is no template (vLLM 0.33.0, renderers/kimi_k3.py)."""
+        if request.text is None:
+            return request.prompt
+        body = {"model": self.model, "messages": [{"role": "user", "content": request.text}]}
+        return tuple(json.loads(self._patiently("POST", "/tokenize", body))["tokens"])
+
+    def _asked(self, request: Request, prompt: tuple[int, ...]) -> tuple[str, dict[str, Any]]:
+        if request.turns:
+            raise InputError(f"{self.url}: turns are dictated in process alone; record the stand-in without --url")
+        sampling: dict[str, Any] = {"temperature": request.temperature, "max_tokens": request.tokens}
+        sampling |= {"ignore_eos": request.ignore_eos, "stop_token_ids": list(request.stop_ids)}
+        if request.seed is not None:
+            sampling["seed"] = request.seed
         body: dict[str, Any] = {"model": self.model, "stream": True, "stream_options": {"include_usage": True}}
         if request.forced and self._traces:
             sampling |= {"trace_decode_token_ids": list(request.forced), "logprobs": self._arms.top or None, "detokenize": False}
-            return GENERATE, body | {"token_ids": list(request.prompt), "sampling_params": sampling}
-        body |= sampling | {"prompt": list(request.prompt), "return_token_ids": True, "return_tokens_as_token_ids": True}
+            return GENERATE, body | {"token_ids": list(prompt), "sampling_params": sampling}
+        body |= sampling | {"prompt": list(prompt), "return_token_ids": True, "return_tokens_as_token_ids": True}
         body |= {"logprobs": self._arms.top or None, "stop": list(request.stop_strings)}
+        if request.worded:
+            body |= {"skip_special_tokens": False, "spaces_between_special_tokens": False}
         if request.forced:
             body["vllm_xargs"] = {FORCED_KEY: list(request.forced)}
         return COMPLETIONS, body
@@ -163,6 +177,8 @@ class Server:
         for choice in event.get("choices") or ():
             tokens = choice.get("token_ids") or []
             answer.add(stamp, tokens, *self._logprobs(choice.get("logprobs"), len(tokens)))
+            if answer.request.worded:
+                answer.texts = ("".join(answer.texts) + (choice.get("text") or ""),)
             if reason := choice.get("finish_reason"):
                 answer.finish = ending(reason, choice.get("stop_reason"))
         usage, drafts = event.get("usage") or {}, (event.get("metrics") or {}).get("speculative_decoding") or {}

@@ -7,8 +7,10 @@ standard error goes to ``<arm>.log`` there. A run that is interrupted is resumed
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from rich.console import Console
 
@@ -19,7 +21,9 @@ from validate.errors import InputError
 from validate.records import arm_folder, folder
 from validate.records.arm import ArmManifest
 from validate.records.model import Record
+from validate.verdict import Verdict
 
+Urls = Mapping[Name, tuple[str, ...]]
 GOLDEN = Path("golden") / "transcripts"
 BEGUN = "begun.json"
 COMMAND = (sys.executable, "-m", "validate", "record")
@@ -39,13 +43,20 @@ class Begun(Record):
 
 @dataclass(frozen=True)
 class Whole:
-    """One run. ``there``: all arms' folder; ``golden``: that of the default arms, where they are not recorded."""
+    """One run. ``there``: all arms' folder; ``golden``: that of the default arms, where they are not recorded.
+
+    ``urls``: the servers of each arm, where it has any; then the arms with servers are recorded, one after the other. ``LAYER``
+    is the command's name; a layer of its own compares and looks for faults in its own way.
+    """
+
+    LAYER: ClassVar[str] = "equivalence"
 
     begun: Begun
     arms: ArmSet
     there: Path
     golden: Path | None
     out: Console
+    urls: Urls = field(default_factory=dict)
 
     def run(self) -> int:
         """Records what is not recorded yet, then compares. Exit code as of the verdict, 3 where an arm cannot be recorded."""
@@ -53,24 +64,36 @@ class Whole:
             return self._run()
 
     def _run(self) -> int:
-        again = shlex.join(["python", "-m", "validate", "equivalence", self.begun.arm_set, "--resume", str(self.there)])
+        again = shlex.join(["python", "-m", "validate", self.LAYER, self.begun.arm_set, "--resume", str(self.there)])
         try:
             for names in self._order():
                 self._record(names)
             if self.begun.faults:
-                of = self._of("default"), self._of("default-again"), self.there
-                asked = detection.Asked(self.begun.arm_set, self.arms, *of, self._float32(), self.begun.keyword)
-                return detection.detect(asked, self.out)
+                return detection.detect(self.faults(), self.out)
         except KeyboardInterrupt:
             self.out.print(f"interrupted; what is recorded is kept, go on with: {again}", markup=False, soft_wrap=True)
             raise
         except InputError as error:
             raise InputError(f"{error}; go on with: {again}") from error
-        folders = self._of("default"), self._of("default-again"), self._of("specialized")
+        needed: list[Name] = [*self.arms.defaults, "specialized"] if self.golden is None else ["specialized"]
+        if lacking := [name for name in needed if not self._ended(name)]:
+            self.out.print(f"{', '.join(lacking)} not recorded yet; go on with: {again}", markup=False, soft_wrap=True)
+            return Verdict.INVALID.exit_code
+        return self.compare((self._of("default"), self._of("default-again"), self._of("specialized")))
+
+    def compare(self, folders: tuple[Path, Path, Path]) -> int:
+        """Of the three arms' records: the exit code."""
         return session.run(folders, self.there, self.out, float32=self._float32(), golden=self.golden is not None)
+
+    def faults(self) -> detection.Asked:
+        """What planted faults are looked for with."""
+        of = self._of("default"), self._of("default-again"), self.there
+        return detection.Asked(self.begun.arm_set, self.arms, *of, self._float32(), self.begun.keyword)
 
     def _order(self) -> tuple[tuple[Name, ...], ...]:
         """The arms that are recorded; those that are together run side by side."""
+        if any(self.urls.values()):
+            return tuple((name,) for name in NAMES if self.urls.get(name))
         if self.golden is not None:
             return (("specialized",),)
         others = self.arms.defaults[1:] if self.begun.faults else (*self.arms.defaults[1:], "specialized")
@@ -102,13 +125,14 @@ class Whole:
             command += ["--resume", str(there)]
         else:
             command += ["--output", str(self.there)]
+        command += [word for url in self.urls.get(name, ()) for word in ("--url", url)]
         keyword = detection.keyword(self.arms) if self.begun.faults else self.begun.keyword
         if keyword is not None:
             command += ["-k", keyword]
         return command if name == "default" else [*command, "--force-from", str(self._of("default"))]
 
 
-def begin(output: Path, begun: Begun, arms: ArmSet, out: Console) -> Whole:
+def begin(output: Path, begun: Begun, arms: ArmSet, out: Console, of: type[Whole] = Whole, urls: Urls | None = None) -> Whole:
     """A new run. InputError if golden records are wanted and there are none of this arm set, or faults and it shows none."""
     if begun.golden and begun.faults:
         raise InputError("--golden cannot be given with --faults: faults are looked for beside default arms of this run")
@@ -117,22 +141,22 @@ def begin(output: Path, begun: Begun, arms: ArmSet, out: Console) -> Whole:
     if begun.faults:
         detection.chosen(arms, begun.keyword)
     kept = _golden(arms) if begun.golden else None
-    there = folder.create(output, f"{arms.name}-{'faults' if begun.faults else 'equivalence'}")
+    there = folder.create(output, f"{arms.name}-{'faults' if begun.faults else of.LAYER}")
     folder.write(there, BEGUN, begun.model_dump_json(indent=2) + "\n")
-    return Whole(begun, arms, there, kept, out)
+    return of(begun, arms, there, kept, out, urls or {})
 
 
-def resume(there: Path, wanted: Begun, arms: ArmSet, out: Console) -> Whole:
+def resume(there: Path, wanted: Begun, arms: ArmSet, out: Console, of: type[Whole] = Whole, urls: Urls | None = None) -> Whole:
     """A run that was interrupted. InputError if the folder is none of this arm set, or was begun otherwise."""
     if not (there / BEGUN).is_file():
-        raise InputError(f"cannot resume {there}: it holds no run of equivalence")
+        raise InputError(f"cannot resume {there}: it holds no run of {of.LAYER}")
     begun = folder.parse(Begun, folder.text(there / BEGUN), f"{there / BEGUN}")
     if begun.arm_set != wanted.arm_set:
         raise InputError(f"cannot resume {there} with the arms of {wanted.arm_set}: it was begun with {begun.arm_set}")
     for option, asked, had in (("--golden", wanted.golden, begun.golden), ("--faults", wanted.faults, begun.faults)):
         if asked and not had:
             raise InputError(f"cannot resume {there} with {option}: it was begun without")
-    return Whole(begun, arms, there, _golden(arms) if begun.golden else None, out)
+    return of(begun, arms, there, _golden(arms) if begun.golden else None, out, urls or {})
 
 
 def bless(run: Path, out: Console) -> int:

@@ -1,1 +1,1 @@
-"""What only long outputs show: errors that grow with the number of decoded tokens."""
+"""Long outputs: what goes wrong after thousands of tokens, and hides from short tests."""

@@ -36,6 +36,9 @@ class Transcript(Record):
     ids; in a forced request they are given, and ``logprobs`` is what the engine says of each. ``logprobs`` and ``top`` have one
     entry a token. ``cached`` counts prompt tokens taken from the prefix cache, ``drafted`` and ``accepted`` draft tokens.
     ``error`` says why there is no result; such a request is asked again on resumption.
+
+    Of long outputs and canaries also: ``own``, [start, end) of the tokens that are the model's own, which is all of them but for
+    turns that were dictated; ``texts``, those of ``own``, control tokens included; ``expects``, what the right answer holds.
     """
 
     scene: str
@@ -52,6 +55,9 @@ class Transcript(Record):
     drafted: int = 0
     accepted: int = 0
     times: Times | None = None
+    own: tuple[tuple[int, int], ...] = ()
+    texts: tuple[str, ...] = ()
+    expects: str | None = None
     error: str | None = None
 
     @property

@@ -15,9 +15,9 @@ from validate.errors import InputError
 from validate.standin.forms import Forms
 from validate.standin.specialized import SpecializedForms
 
-# What shows it: an arm set in bfloat16, in float32 (where it lies below bfloat16's own noise), with draft tokens or of texts in
-# changing company, or evals.
-Shown = Literal["bfloat16", "float32", "drafts", "company", "evals"]
+# What shows it: an arm set in bfloat16, in float32 (where it lies below bfloat16's own noise), with draft tokens, of texts in
+# changing company, evals, or long outputs.
+Shown = Literal["bfloat16", "float32", "drafts", "company", "evals", "long", "long in float32"]
 Path = TypeVar("Path", bound=Forms)
 
 

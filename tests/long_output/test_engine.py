@@ -1,0 +1,93 @@
+"""vLLM's own engine on a CPU with a small set of long outputs: turns are dictated, all arms are recorded and compared."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT
+from validate.equivalence import tasks
+from validate.equivalence.arm import load
+from validate.equivalence.compare.arms import Arms
+from validate.long_output.command import found
+from validate.records import arm_folder
+from validate.records.arm_folder import Arm
+
+pytestmark = pytest.mark.engine
+
+SET = """
+base = "long-cpu"
+description = "a small one"
+
+[[scenes]]
+name = "canary-fresh"
+kind = "canaries"
+requests = 2
+tasks = "practice"
+tokens = 160
+
+[[scenes]]
+name = "long"
+kind = "long"
+sampled = 3
+greedy = 1
+tasks = "practice"
+turns = 3
+tokens = 600
+
+[[scenes]]
+name = "canary-after"
+kind = "canaries"
+requests = 2
+tasks = "practice"
+tokens = 160
+"""
+
+
+def ran(cwd: Path, *arguments: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "validate", "record", str(cwd / "small.toml"), *arguments, "--output", str(cwd)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Arm]:
+    there = tmp_path_factory.mktemp("long")
+    (there / "small.toml").write_text(SET)
+    ran(there, "--arm", "default")
+    (default,) = arm_folder.recordings(there)
+    for arm in ("default-again", "specialized", "float32"):
+        ran(there, "--arm", arm, "--force-from", str(default))
+    arms = [arm_folder.read(folder) for folder in arm_folder.recordings(there)]
+    return {arm.manifest.planted or arm.manifest.name: arm for arm in arms}
+
+
+def test_turns_are_dictated_and_the_rest_is_the_models(recorded: dict[str, Arm]) -> None:
+    asked = list(tasks.long("practice", 4, 3))
+    outputs = [t for t in recorded["default"].transcripts if t.scene == "long"]
+    assert len(outputs) == 4
+    for t in outputs:
+        task = asked[int(t.request.partition("-")[2])]
+        assert t.finish == f"stop {task.stops[0]}"
+        assert len(t.own) == len(t.texts) == 3
+        between = [t.tokens[end:start] for (_, end), (start, _) in zip(t.own, t.own[1:], strict=False)]
+        assert (*between, t.tokens[t.own[-1][1] :]) == task.turns
+        assert all(text.endswith("<|end_of_msg|>") for text in t.texts)
+
+
+def test_samples_hang_on_their_seeds(recorded: dict[str, Arm]) -> None:
+    default, again = ({t.key: t for t in recorded[name].transcripts} for name in ("default", "default-again"))
+    for key, t in default.items():
+        if t.scene == "long":
+            assert (t.seed is not None) == (t.kind == "sampled")
+            assert (again[key].tokens == t.tokens) == (t.kind == "greedy")
+
+
+def test_sound_arms_show_nothing(recorded: dict[str, Arm]) -> None:
+    asked = load("long-cpu").long
+    assert asked is not None
+    arms = Arms(*(recorded[name] for name in ("default", "default-again", "specialized", "float32")))
+    assert found(arms, asked).tokens == {}

@@ -1,0 +1,53 @@
+"""Scenes of long outputs: what is asked, what of it is digested, and how the A/A arm asks it."""
+
+from dataclasses import replace
+
+import pytest
+
+from validate.equivalence import order
+from validate.equivalence.arm import load
+from validate.equivalence.record import supposed
+from validate.equivalence.scenes import Scene, build, digest
+
+
+@pytest.fixture(scope="module")
+def scenes() -> dict[str, Scene]:
+    arms = load("long-cpu")
+    return {scene.name: scene for scene in build(arms.scenes, supposed(arms), arms.prompt_source())}
+
+
+def test_canaries_are_the_same_before_and_behind(scenes: dict[str, Scene]) -> None:
+    assert scenes["canary-fresh"].requests == scenes["canary-after"].requests
+    assert [r.wave for r in scenes["canary-fresh"].requests] == list(range(6))  # one at a time
+    assert all(r.expects and not r.ignore_eos for r in scenes["canary-fresh"].requests)
+
+
+def test_samples_have_seeds_of_their_own_and_greedy_requests_none(scenes: dict[str, Scene]) -> None:
+    made = scenes["long"].requests
+    assert [r.seed for r in made] == [*range(12), *[None] * 4]
+    assert [r.temperature for r in made] == [1.0] * 12 + [0.0] * 4
+    assert len({r.prompt for r in made}) == 16
+    assert scenes["long"].decode_only
+
+
+def test_what_is_replayed_is_forced_and_asks_for_nothing_else(scenes: dict[str, Scene]) -> None:
+    for before, after in zip(scenes["long"].requests, scenes["replayed-long"].requests, strict=True):
+        assert (after.prompt, after.tokens) == (before.prompt, before.tokens)
+        assert (after.kind, after.temperature, after.seed, after.turns, after.worded) == ("forced", 0.0, None, (), False)
+
+
+def test_the_a_a_arm_draws_other_samples_of_the_same_requests(scenes: dict[str, Scene]) -> None:
+    source = load("long-cpu").prompt_source()
+    again = {r.name: r for r in order.again(scenes["long"], source).requests if not r.name.startswith(order.COMPANION)}
+    for request in scenes["long"].requests:
+        other = again[request.name]
+        assert replace(other, seed=request.seed) == request
+        assert (other.seed == request.seed) == (request.seed is None)
+
+
+def test_everything_that_is_asked_is_in_the_digest(scenes: dict[str, Scene]) -> None:
+    whole = list(scenes.values())
+    for changed in ({"seed": 5}, {"turns": ((7,),)}, {"text": "Why?"}, {"expects": "no"}, {"temperature": 0.5}, {"tokens": 9}):
+        first = scenes["long"].requests[0]
+        other = replace(scenes["long"], requests=(replace(first, **changed), *scenes["long"].requests[1:]))
+        assert digest([other if scene.name == "long" else scene for scene in whole]) != digest(whole), changed

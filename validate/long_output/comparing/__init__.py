@@ -1,0 +1,1 @@
+"""Long outputs of three arms, compared from their records."""
