@@ -46,8 +46,13 @@ def tools(session: nox.Session, *commands: tuple[str, ...]) -> None:
                 break
     finally:
         signal.signal(signal.SIGINT, before)
-    if any(codes):
-        sys.exit(codes[-1] if codes[-1] not in WORST else min(codes, key=WORST.index))
+    if code := worst(codes):
+        sys.exit(code)
+
+
+def worst(codes: list[int]) -> int:
+    """Of several exit codes: what is none of the project's own first (an interruption, a crash), then as validate/verdict.py."""
+    return min(codes, key=lambda code: WORST.index(code) if code in WORST else -1, default=0)
 
 
 def vllm_sources(session: nox.Session) -> None:
