@@ -36,6 +36,7 @@ def test_each_kind_of_arm_set_shows_some() -> None:
         "bfloat16",
         "float32",
         "drafts",
+        "company",
         "evals",
         "long",
         "long in float32",

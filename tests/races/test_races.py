@@ -7,6 +7,7 @@ import pytest
 
 from validate.cli import app
 from validate.errors import InputError
+from validate.races.protocols import o_proj
 from validate.races.record import EXPLORED, read
 from validate.verdict import Verdict
 
@@ -25,7 +26,7 @@ def test_a_sound_protocol_passes_and_is_recorded(tmp_path: Path) -> None:
     assert run(*SMALL, "--output", str(tmp_path)) == 0
     manifest, found = read(last(tmp_path))
     assert manifest.verdict is Verdict.PASS
-    assert [one.search.how for one in found] == ["every interleaving", "random"]
+    assert [one.search.how for one in found] == ["every interleaving"] * len(o_proj.PROTOCOL.whole) + ["random"]
     assert "No kernel of vLLM's was run" in (last(tmp_path) / "summary.md").read_text()
     assert 'failures="0" errors="0"' in (last(tmp_path) / "junit.xml").read_text()
 
@@ -62,15 +63,15 @@ def test_a_run_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     (there / EXPLORED).write_text(lines[0].replace('"seconds":', '"seconds":1') + lines[1][:20])
     assert run("races", "--resume", str(there), "-n", "1") == 0
     again = (there / EXPLORED).read_text().splitlines()
-    assert len(again) == 2
+    assert len(again) == len(lines)
     assert json.loads(again[0])["seconds"] >= 1  # kept, not searched again
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["races", "-k", "nothing"], "-k 'nothing' selects none of the protocols o_proj"),
-        (["races", "--plant", "nothing.x"], "there is no protocol nothing: o_proj"),
+        (["races", "-k", "nothing"], "-k 'nothing' selects none of the protocols split_k"),
+        (["races", "--plant", "nothing.x"], "there is no protocol nothing: split_k"),
         (["races", "--plant", "o_proj.x"], "o_proj has no fault 'x': not-re-armed"),
         (["races", "--faults", "--plant", "o_proj.minus-zero"], "leave --plant out"),
         (["races", "--resume", "nowhere"], "no run record"),

@@ -59,7 +59,7 @@ def made(programs: list[list[tuple[str, str, object]]]) -> System:
     return system
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(PROGRAMS)
 @example([[("store", "box 0", 0), ("take", "box 0", 0), ("store", "box 1", 0)], [("receive", "box 1", 0), ("store", "box 0", 1)]])
 @example(  # the second thread's arming comes late, while the first one's fence lets the third go on
@@ -81,18 +81,18 @@ def test_both_searches_agree_on_small_systems(programs: list[list[tuple[str, str
 
 def agree(system: System) -> None:
     """Where the search of all orders comes to an end."""
-    whole = explore(system, 20_000, reduce=False)
+    whole = explore(system, 5_000, reduce=False)
     if whole.complete or whole.found:
-        part = explore(system, 20_000)
+        part = explore(system, 5_000)
         assert bool(part.found) == bool(whole.found), (part.found, whole.found)
         assert part.found or part.states <= whole.states
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.sampled_from(PROTOCOLS), st.data())
 def test_both_searches_agree_on_protocols_that_are_not_what_they_should_be(protocol: Protocol, data: st.DataObject) -> None:
     """Up to three instructions of the smallest size lost, said twice or put after the next one."""
-    system = protocol.build(**{name: min(value, 2) if name != "layers" else value for name, value in protocol.whole[0].items()})
+    system = protocol.build(**protocol.whole[0])
     for _ in range(data.draw(st.integers(0, 3))):
         program = data.draw(st.sampled_from(system.threads)).program
         if not program or any(isinstance(one, Skip) for one in program):

@@ -1,10 +1,9 @@
 """Faults of timing: what a kernel reads now and then is what was there before, in a batch that has nothing to do with it.
 
 Each moves one row in hundreds, by little. On a GPU chance says which; here a count that goes on from step to step, so that
-another request is hit in every round. Beside bfloat16's own noise none can be seen: repeats in changing company show them.
+another request is hit in every round. Repeats in changing company show them.
 """
 
-import torch
 from torch import Tensor
 
 from validate.faults.engine import fault
@@ -40,19 +39,6 @@ class LatePartialSum(NowAndThen):  # noqa: D101 - each fault is described by its
             x, width = x.clone(), x.shape[1] // 8
             x[list(rows), :width] = stale[list(rows), :width]
         return super().ranks(x, weight)
-
-
-@fault(
-    "sums-in-order-of-arrival", "partial sums are added up as they come, not by rank (atomics in a reduction)", shown="company"
-)
-class SumsInOrderOfArrival(NowAndThen):  # noqa: D101
-    def ranks(self, x: Tensor, weight: Tensor) -> Tensor:
-        made = super().ranks(x, weight)
-        if rows := self.hit(len(x)):
-            half = x.shape[1] // 2
-            turned = torch.cat([x[:, half:], x[:, :half]], 1), torch.cat([weight[:, half:], weight[:, :half]], 1)
-            made[list(rows)] = super().ranks(*turned)[list(rows)]
-        return made
 
 
 @fault("shared-experts-not-waited-for", "the tail does not wait for the side stream: it adds the layer before's", shown="company")
