@@ -116,6 +116,7 @@ PROTOCOL = Protocol(
     ),
     (
         {"ranks": 2, "tiles": 2, "stages": 1},
+        {"ranks": 3, "tiles": 3, "stages": 2},
         {"ranks": 4, "tiles": 4, "stages": 3},
     ),
     {"ranks": 4, "tiles": 5, "stages": 2},
