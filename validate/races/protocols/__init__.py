@@ -13,6 +13,7 @@ from validate.races.protocols import (
     plan,
     shared_experts,
     side_stream,
+    small_batch,
     split_k,
     two_shot,
 )
@@ -26,6 +27,7 @@ PROTOCOLS: tuple[Protocol, ...] = (
     front.PROTOCOL,
     placement.PROTOCOL,
     shared_experts.PROTOCOL,
+    small_batch.PROTOCOL,
     moe_tail.PROTOCOL,
     experts.PROTOCOL,
     side_stream.PROTOCOL,
