@@ -4,9 +4,9 @@ python -m tests.long_output.seeds DEFAULT AGAIN SPECIALIZED [FLOAT32] [--seeds 5
 
 DEFAULT and the others are recorded arms of ``tests/long_output/many.toml``. A seed draws which
 ``--take`` of the outputs are compared; each output has its own prompt and sampling seed, so a seed varies prompts, samples and
-what is forced. What AGAIN does not replay (``-k 'long and not replayed'``) is taken to be what DEFAULT replayed: on a CPU it
-is. Every seed is compared twice: the specialized arm with the default one, and the default path with itself, of which the A/A
-arm takes the specialized one's place (other sampling seeds, other batches).
+what is forced. AGAIN need not replay (``-k 'long and not replayed'``): nothing forced is judged of it then. Every seed is
+compared twice: the specialized arm with the default one, and the default path with itself, of which the A/A arm takes the
+specialized one's place (other sampling seeds, other batches).
 """
 
 import argparse
@@ -59,7 +59,7 @@ def main() -> None:
     every = [Pair(t, again.get(t.key, t), specialized[t.key], noise.get(t.key)) for t in default.values()]
     families = {
         "specialized": every,
-        "default-again": [Pair(p.default, p.again, p.again, p.noise) for p in every],
+        "default-again": [Pair(p.default, p.again, p.again, p.noise) for p in every if p.default.key in again],
     }
     for name, pairs in families.items():
         counted: dict[str, Counter[str]] = {}

@@ -79,11 +79,15 @@ def test_turns_are_dictated_and_the_rest_is_the_models(recorded: dict[str, Arm])
 
 
 def test_samples_hang_on_their_seeds(recorded: dict[str, Arm]) -> None:
-    default, again = ({t.key: t for t in recorded[name].transcripts} for name in ("default", "default-again"))
-    for key, t in default.items():
-        if t.scene == "long":
-            assert (t.seed is not None) == (t.kind == "sampled")
-            assert (again[key].tokens == t.tokens) == (t.kind == "greedy")
+    default, again = (
+        {t.key: t for t in recorded[name].transcripts if t.scene == "long"} for name in ("default", "default-again")
+    )
+    assert all((t.seed is not None) == (t.kind == "sampled") for t in default.values())
+    same = {
+        kind: [again[key].tokens == t.tokens for key, t in default.items() if t.kind == kind] for kind in ("greedy", "sampled")
+    }
+    assert all(same["greedy"])
+    assert not all(same["sampled"])  # a short sample may be the same
 
 
 def test_sound_arms_show_nothing(recorded: dict[str, Arm]) -> None:

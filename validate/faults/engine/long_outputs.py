@@ -95,8 +95,8 @@ class PageUsedAgain(Placed):  # noqa: D101
         return super().kda_decode(weights, cache, parts, slots, accepted, continued)
 
 
-# KDA carries the practice model's answers: whatever happens to old pages of MLA's cache moves its logits by less than bfloat16's
-# rounding does.
+# KDA carries the practice model's answers: whatever happens to single pages of MLA's cache moves its logits by less than
+# bfloat16's rounding does.
 @fault("pages-wrap", "an index of pages wraps: from 2**k tokens on rows go to the request's first pages", shown="long in float32")
 class PagesWrap(Placed):  # noqa: D101
     def plan(self, requests: tuple[Request, ...], deployment: Deployment) -> Plan:
@@ -126,6 +126,23 @@ class FirstPageLost(Placed):  # noqa: D101
             for one, _ in self.pages():
                 late = (self.context >= AFTER).nonzero()[:, 0]
                 one.block_table[late, 0] = one.block_table[late, 1]
+        return made
+
+
+@fault(
+    "page-seen-late",
+    "from 2**k tokens on the table has the page before the last full one in its place",
+    shown="long in float32",
+)
+class PageSeenLate(Placed):  # noqa: D101
+    def plan(self, requests: tuple[Request, ...], deployment: Deployment) -> Plan:
+        made = super().plan(requests, deployment)
+        if made.specialized:
+            for one, _ in self.pages():
+                size = self.page(one)
+                for row in (self.context >= AFTER).nonzero()[:, 0].tolist():
+                    full = int(self.context[row]) // size
+                    one.block_table[row, full - 1] = one.block_table[row, full - 2]
         return made
 
 
