@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -33,9 +34,7 @@ def races(
         raise InputError("--faults plants every fault in turn: leave --plant out")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if resume is not None:
-        begun = read(resume)[0].asked
-        if other := [name for name, value in given.items() if getattr(begun, name) != value]:
-            raise InputError(f"cannot resume {resume} with another {other[0]}: it was begun with {getattr(begun, other[0])}")
+        _as_begun(resume, read(resume)[0].asked, given)
     there = resume or session.begin(Asked.model_validate(given), output)
     return session.run(there, workers or os.cpu_count() or 1, console())
 
@@ -69,15 +68,16 @@ def replay(
 def races_gpu(
     vllm_src: Annotated[Path | None, typer.Option(help="vLLM's sources  [default: the installed vLLM]")] = None,
     keyword: Annotated[str | None, typer.Option("-k", help="parts of names, joined by and, or, not; or a whole name")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="of a trial, and of its control")] = 200,
+    repeats: Annotated[int | None, typer.Option(min=1, help="of a trial, and of its control  [default: 200]")] = None,
     sanitize: Annotated[bool, typer.Option("--sanitize", help="compute-sanitizer's sessions instead of the trials")] = False,
     workers: Annotated[int | None, typer.Option("-n", min=1, help="trials at a time  [default: cores, at most 12]")] = None,
     output: Annotated[Path, typer.Option(help="folder that run records go to")] = Path("runs"),
+    resume: Annotated[Path | None, typer.Option(help="continue a run: what has no result yet is made")] = None,
     listed: Annotated[bool, typer.Option("--list", help="run nothing; print the trials' names")] = False,
 ) -> int:
     """Runs vLLM's own kernels on one GPU under adversarial timing, and copies without their fixes beside them."""
     from validate.races.gpu import plan, sanitizer
-    from validate.races.gpu.record import Asked
+    from validate.races.gpu.record import Asked, read
     from validate.report.console import console
 
     if listed:
@@ -87,5 +87,15 @@ def races_gpu(
     from validate.races.gpu import session
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    asked = Asked(vllm_src=str(vllm_src or ""), keyword=keyword, repeats=repeats, sanitize=sanitize)
-    return session.run(vllm_src, asked, workers or min(MOST_AT_A_TIME, os.cpu_count() or 1), output, console())
+    given = {"keyword": keyword, "repeats": repeats, "sanitize": sanitize or None}
+    given = {name: value for name, value in given.items() if value is not None}
+    if resume is not None:
+        _as_begun(resume, read(resume)[0].asked, given)
+    there = resume or session.begin(vllm_src, Asked.model_validate({"vllm_src": "", **given}), output)
+    return session.run(there, vllm_src, workers or min(MOST_AT_A_TIME, os.cpu_count() or 1), console())
+
+
+def _as_begun(there: Path, begun: object, given: Mapping[str, object]) -> None:
+    """InputError where a run is to be resumed with another option than it was begun with."""
+    if other := [name for name, value in given.items() if getattr(begun, name) != value]:
+        raise InputError(f"cannot resume {there} with another {other[0]}: it was begun with {getattr(begun, other[0])}")

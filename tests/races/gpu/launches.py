@@ -2,6 +2,7 @@
 
 ``python -m tests.races.gpu.launches VLLM``: a line a kernel, with what its launch is not compiled for.
 ``python -m tests.races.gpu.launches VLLM NAME``: compiles the trial's copies for sm_90a; the last line counts waits in each.
+``python -m tests.races.gpu.launches VLLM KERNEL SIZES``: compiles a kernel, as the environment says.
 """
 
 import json
@@ -78,6 +79,15 @@ def _ptx(root: Path, trial: Any) -> dict[str, int]:
     return {name: text.count(mark) for name, mark in marks.items()}
 
 
+def _bound(root: Path, kernel: str, sizes: str) -> None:
+    from validate.kernels import driverless
+    from validate.paths.vllm.source import opened
+    from validate.races.gpu.kernels import KERNELS
+
+    driverless.prepare(opened(root), "sm_90a")
+    KERNELS[kernel](opened(root), META, **json.loads(sizes))
+
+
 if __name__ == "__main__":
-    root, *name = sys.argv[1:]
-    _compiled(Path(root), *name) if name else _launches(Path(root))
+    root, *names = sys.argv[1:]
+    (_launches, _compiled, _bound)[len(names)](Path(root), *names)

@@ -1,6 +1,7 @@
 """Processes that hang, die or say nothing: none of them is a pass."""
 
 import contextlib
+import re
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -42,11 +43,11 @@ def writes(*lines: str) -> str:
     [
         (writes(FINE, WRONG), Verdict.PASS, None),
         (writes(STUCK) + "import os; os._exit(0)", Verdict.FAIL, None),
-        (writes(FINE) + "import time; time.sleep(60)", Verdict.INVALID, "killed after 1 s"),
-        ("import time; time.sleep(60)", Verdict.INVALID, "killed after 1 s"),
-        ("sys.exit('vllm/kda: no such file')", Verdict.INVALID, "exit code 1: vllm/kda: no such file"),
-        (writes(FINE) + "import os; os.kill(os.getpid(), 11)", Verdict.INVALID, "exit code -11: it said nothing"),
-        (writes(FINE) + f"out.write({WRONG[:20]!r})", Verdict.INVALID, "exit code 0"),
+        (writes(FINE) + "import time; time.sleep(60)", Verdict.INVALID, "its control: killed after 1 s"),
+        ("import time; time.sleep(60)", Verdict.INVALID, "the kernel: killed after 1 s"),
+        ("sys.exit('vllm/kda: no such file')", Verdict.INVALID, "the kernel: exit code 1: vllm/kda: no such file"),
+        (writes(FINE) + "import os; os.kill(os.getpid(), 11)", Verdict.INVALID, "its control: exit code -11: it said nothing"),
+        (writes(FINE) + f"out.write({WRONG[:20]!r})", Verdict.INVALID, "its control: exit code 0"),
     ],
 )
 def test_what_a_child_comes_to(
@@ -69,7 +70,35 @@ def test_a_child_that_is_killed_has_said_where_it_was(tmp_path: Path) -> None:
 def test_the_real_child_says_why_it_cannot(tmp_path: Path) -> None:
     found = children.tried(TRIAL, ASKED, tmp_path, 0, deadline=100.0)
     assert judging.verdict(found) is Verdict.INVALID
-    assert str(found.lost).startswith("exit code 1: ")
+    assert str(found.lost).startswith("the kernel: exit code 1: ")
+    assert re.search(r'Error: .+ \(File ".*validate/.*", line \d+, in \w+\)$', str(found.lost))
+
+
+FAILED = """a warning
+Traceback (most recent call last):
+  File "/suite/validate/races/gpu/child.py", line 60, in _try
+    bench = Bench()
+            ^^^^^^^
+  File "/suite/validate/races/gpu/bench.py", line 30, in __init__
+    torch.cuda.set_device(self.device)
+  File "/env/torch/cuda/__init__.py", line 567, in set_device
+    torch._C._cuda_setDevice(device)
+torch.AcceleratorError: CUDA error: out of memory
+Search for `cudaErrorMemoryAllocation' in the documentation for more information.
+For debugging consider passing CUDA_LAUNCH_BLOCKING=1
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
+
+"""
+
+
+def test_of_an_error_its_first_line_is_kept_and_where_in_the_suite() -> None:
+    place = 'File "/suite/validate/races/gpu/bench.py", line 30, in __init__'
+    assert children.reason(FAILED) == f"torch.AcceleratorError: CUDA error: out of memory ({place})"
+    assert children.reason("ValueError\n" + FAILED).startswith("torch.AcceleratorError: CUDA error")
+    elsewhere = 'Traceback (most recent call last):\n  File "/env/x.py", line 1, in y\nOSError: full\n'
+    assert children.reason(elsewhere) == 'OSError: full (File "/env/x.py", line 1, in y)'
+    assert children.reason(elsewhere[:40]) == "an exception that was cut off"
+    assert children.reason("one\ntwo\n") == "two"
 
 
 def test_what_runs_is_stopped(tmp_path: Path) -> None:

@@ -61,8 +61,16 @@ def test_verdicts(sound: Attempt | None, control: Attempt | None, wanted: Verdic
         assert "this proves nothing" in judging.why(tried)
 
 
+def test_a_control_that_was_launched_too_late_is_told() -> None:
+    tried = Tried(trial=TRIAL, sound=FINE, control=Attempt(repeats=200, late=150))
+    assert "right, too, in 200 repeats, of which 150 were launched too late: this" in judging.why(tried)
+
+
 def report(severity: str) -> Report:
-    return Report.model_validate({"severity": severity, "text": "it says", "kernel": "kernel_cutlass_x", "count": 2})
+    """An explained one's severity has a star."""
+    why = "a known one" if severity.endswith("*") else None
+    made = {"severity": severity.rstrip("*"), "text": "it says", "kernel": "kernel_cutlass_x", "count": 2, "explained": why}
+    return Report.model_validate(made)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +80,10 @@ def report(severity: str) -> Report:
         (None, ["warning"], None, Verdict.INCONCLUSIVE),
         (None, ["warning", "error"], None, Verdict.FAIL),
         (None, [], "Device not supported", Verdict.INVALID),
+        (None, ["warning*"], None, Verdict.PASS),
+        (None, ["warning*", "warning"], None, Verdict.INCONCLUSIVE),
         ("kda-norms", ["warning"], None, Verdict.PASS),
+        ("kda-norms", ["warning*"], None, Verdict.INCONCLUSIVE),
         ("kda-norms", [], None, Verdict.INCONCLUSIVE),
     ],
 )

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.races.gpu.test_sass import ARMS
 from validate.errors import InputError
-from validate.races.gpu import sanitizer
+from validate.model.dimensions import K3
+from validate.races.gpu import judging, sanitizer
 from validate.races.gpu.record import Asked
 
 NAME = "kernel_cutlass_kernel_vllmmodels_KdaSplit_0"
@@ -84,8 +86,24 @@ def test_equal_reports_are_counted_and_refused_calls_are_none() -> None:
 
 
 def test_races_have_a_severity() -> None:
-    assert [(severity, count) for severity, _, count in told(RACECHECK)] == [("error", 1), ("warning", 1)]
-    assert told(RACECHECK)[0][1].startswith("Race reported between Write access at")
+    assert told(RACECHECK) == [
+        ("error", "race between a write and a read access", 1),
+        ("warning", "race between a read and a write access", 1),
+    ]
+    assert [report.places for report in sanitizer.parsed(RACECHECK)[0]] == [("0x5b0", "0x7a0"), ("0x10", "0x20")]
+
+
+def test_a_race_of_one_access_with_two_is_two() -> None:
+    two = RACECHECK.replace(
+        "0x7a0 [512 hazards]\n", f"0x7a0 [512 hazards]\n=========     and Write access at {NAME}+0x7b0 [8 hazards]\n"
+    )
+    assert [report.places for report in sanitizer.parsed(two)[0]] == [("0x5b0", "0x7a0"), ("0x5b0", "0x7b0"), ("0x10", "0x20")]
+
+
+@pytest.mark.parametrize("worded", [f"at 0x5b0 in {NAME}", f"at {NAME}+0x5b0 (main.py:3)\n=========     and another\n"])
+def test_a_race_that_is_worded_otherwise_is_one(worded: str) -> None:
+    text = f"{CLEAN}========= Error: Race reported between Write access {worded}\n"
+    assert [(severity, count) for severity, _, count in told(text)] == [("error", 1)]
 
 
 def test_barriers() -> None:
@@ -138,6 +156,26 @@ def test_sessions_are_chosen_by_words_and_begin_with_the_controls() -> None:
     assert len({one.name for one in every}) == len(every)
     assert [one.fault is not None for one in every[:3]] == [True, True, False]
     assert {one.tool for one in sanitizer.sessions("attn_res")} == set(sanitizer.TOOLS)
+
+
+def test_a_race_is_told_with_its_instructions_and_one_that_is_explained_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    code = {NAME: {0x5B0: "STS [R1], R2", 0x7A0: "LDS R3, [R1]", 0x10: ARMS[0], 0x20: ARMS[1]}}
+    monkeypatch.setattr(sanitizer.sass, "read", lambda folder: code)
+    text = RACECHECK.replace("between Read", "between Write").replace("and Write", "and Read")
+    one = next(one for one in sanitizer.sessions("racecheck and kda") if one.fault is None)
+    found = sanitizer.sanitized(one, Asked(vllm_src="nowhere"), program(tmp_path, text), "--kernel-regex", tmp_path, 0)
+    assert [report.places[0] for report in found.reports] == ["+0x5b0 STS [R1], R2", f"+0x10 {ARMS[0]}"]
+    assert [report.explained is None for report in found.reports] == [True, False]
+    assert "+0x7a0 LDS R3, [R1]" in judging.sanitized_why(found)
+    assert "SYNCS" not in judging.sanitized_why(found)
+
+
+def test_memcheck_pads_allocations_by_what_its_control_writes_beyond() -> None:
+    assert "--padding" not in sanitizer.command("cs", "--kernel-regex", "racecheck", Path("order"))
+    padded = sanitizer.command("cs", "--kernel-regex", "memcheck", Path("order"))
+    assert int(padded[padded.index("--padding") + 1]) == 2 * K3.hidden
 
 
 def test_only_what_sees_no_writes_is_confined_to_vllms_kernels() -> None:

@@ -117,7 +117,8 @@ def test_a_report_of_the_sanitizer_fails(tmp_path: Path) -> None:
 
 def whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, vllm_source: Path, asked: Asked) -> int:
     a_gpu(monkeypatch, (9, 0))
-    return session.run(vllm_source, asked, 3, tmp_path, Console(file=io.StringIO(), width=200))
+    there = session.begin(vllm_source, asked, tmp_path)
+    return session.run(there, None, 3, Console(file=io.StringIO(), width=200))
 
 
 def record(tmp_path: Path) -> Path:
@@ -161,3 +162,71 @@ def test_an_interrupted_run_is_invalid_and_keeps_what_it_has(
     assert stopped
     assert Manifest.model_validate_json((record(tmp_path) / "manifest.json").read_text()).verdict == "INVALID"
     assert "**INVALID**: 1 of " in (record(tmp_path) / "summary.md").read_text()
+
+
+LOST = "the kernel: exit code 1: CUDA error: out of memory"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cutlass") is None, reason="nvidia-cutlass-dsl is not installed")
+def test_a_resumed_run_makes_what_has_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, vllm_source: Path) -> None:
+    first, lost, *_ = plan.chosen("mla_query")
+    asked = Asked(vllm_src="", keyword="mla_query", repeats=7)
+    a_gpu(monkeypatch, (9, 0))
+    there = session.begin(vllm_source, asked, tmp_path)
+    known = [Tried(trial=first, sound=FINE, control=WRONG, seconds=77.0), Tried(trial=lost, lost=LOST)]
+    (there / TRIALS).write_text("".join(one.model_dump_json() + "\n" for one in known) + '{"cut')
+    made: list[Trial] = []
+
+    def tried(trial: Trial, asked: Asked, scratch: Path, number: int) -> Tried:
+        made.append(trial)
+        assert asked.repeats == 7
+        return Tried(trial=trial, sound=FINE, control=WRONG)
+
+    monkeypatch.setattr(session.children, "tried", tried)
+    assert session.run(there, None, 1, Console(file=io.StringIO(), width=200)) == 0
+    assert made == plan.chosen("mla_query")[1:]
+    rows = [Tried.model_validate_json(row) for row in (there / TRIALS).read_text().splitlines()]
+    assert [row.trial.name for row in rows] == [trial.name for trial in plan.chosen("mla_query")]
+    assert rows[0].seconds == 77.0
+    made.clear()
+    assert session.run(there, None, 1, Console(file=io.StringIO(), width=200)) == 0
+    assert not made
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cutlass") is None, reason="nvidia-cutlass-dsl is not installed")
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("source", "f" * 16, "the suite's source has changed"),
+        ("gpu", "NVIDIA H100", "it was begun on NVIDIA H100, and here is a GPU"),
+        ("vllm", VllmFiles(version="0.33.0", commit=None, files={"vllm/x.py": "0"}), "are not those that it was begun with"),
+    ],
+)
+def test_a_run_is_not_resumed_where_something_has_changed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, vllm_source: Path, field: str, value: object, said: str
+) -> None:
+    a_gpu(monkeypatch, (9, 0))
+    there = session.begin(vllm_source, Asked(vllm_src=""), tmp_path)
+    begun = Manifest.model_validate_json((there / "manifest.json").read_text()).model_copy(update={field: value})
+    (there / "manifest.json").write_text(begun.model_dump_json())
+    with pytest.raises(InputError, match=said):
+        session.run(there, None, 1, Console(file=io.StringIO(), width=200))
+
+
+def test_a_run_is_not_resumed_with_other_options(tool: Tool) -> None:
+    (tool.cwd / "run").mkdir()
+    (tool.cwd / "run/manifest.json").write_text(manifest().model_dump_json())
+    (tool.cwd / "run" / TRIALS).write_text("")
+    said = tool.refused("races-gpu", "--resume", "run", "--repeats", "5")
+    assert "cannot resume run with another repeats: it was begun with 200" in said
+    assert "with another sanitize" in tool.refused("races-gpu", "--resume", "run", "--sanitize")
+
+
+def test_an_explained_report_is_a_note(tmp_path: Path) -> None:
+    update = {"places": ("+0x10 A", "+0x20 B"), "explained": "one thread"}
+    report = Report(severity="warning", text="race", kernel="kernel_cutlass_kda", count=2).model_copy(update=update)
+    one = Sanitized(tool="racecheck", kernel="kda", sizes={"rows": 4}, reports=(report,))
+    code, summary, _, _ = ended(tmp_path, FINE, WRONG, one)
+    assert code == 0
+    assert "| racecheck/kda/rows4 | PASS | 2, 2 of them explained |  |" in summary
+    assert "- racecheck/kda/rows4: +0x10 A, +0x20 B: no race: one thread" in summary

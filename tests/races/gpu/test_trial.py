@@ -21,7 +21,7 @@ class NoGpu:
     """Stands for the bench: all ends at once, or never."""
 
     hangs_at: int | None = None
-    launches = 0
+    launches = late = 0
 
     def sync(self) -> None: ...
 
@@ -104,6 +104,16 @@ def test_a_stale_read_does_not_show_undisturbed() -> None:
 def test_a_mailbox_that_is_not_armed_again_is_counted_and_armed_for_the_next() -> None:
     found = tried(kernel(rearm=False), Late)
     assert (found.unequal, found.unarmed) == (0, 9)
+
+
+def test_repeats_that_were_launched_too_late_are_counted_of_this_attempt_only() -> None:
+    class Slow(NoGpu):
+        late = 5
+
+        def finish(self, bound: Bound) -> None:
+            self.late += 1
+
+    assert tried(kernel(), Late, bench=Slow()).late == 9
 
 
 def test_one_bit_is_enough() -> None:

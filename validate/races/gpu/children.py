@@ -1,5 +1,6 @@
 """Trials in processes with a deadline, several at a time. A process that gives no result is one."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -24,7 +25,9 @@ def tried(trial: Trial, asked: Asked, scratch: Path, number: int, deadline: floa
     said = ended([sys.executable, "-m", "validate.races.gpu.child", *map(str, files)], scratch / f"{number}.log", deadline)
     parts = read(files[1])
     sound, control = parts.get(SOUND), parts.get(CONTROL)
-    lost = None if control is not None or (sound is not None and sound.wrong) else said
+    lost = None
+    if control is None and (sound is None or not sound.wrong):
+        lost = f"{'the kernel' if sound is None else 'its control'}: {said}"
     seconds = time.monotonic() - start
     return Tried(
         trial=trial, sound=sound, control=control, undisturbed=parts.get(UNDISTURBED), seconds=round(seconds, 1), lost=lost
@@ -53,8 +56,21 @@ def ended(command: Sequence[str], log: Path, deadline: float, environment: dict[
             _running.discard(process)
     if code == 0:
         return "exit code 0"
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return f"exit code {code}: {lines[-1] if lines else 'it said nothing'}"
+    return f"exit code {code}: {reason(log.read_text(encoding='utf-8', errors='replace'))}"
+
+
+def reason(text: str) -> str:
+    """Why a program ended, from what it printed: an exception's first line, and where; without one the last line."""
+    lines = text.strip().splitlines()
+    tracebacks = [number for number, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    if not tracebacks:
+        return lines[-1] if lines else "it said nothing"
+    rest = lines[tracebacks[-1] + 1 :]
+    frames = list(itertools.takewhile(lambda line: not line or line.startswith(" "), rest))
+    places = [line.strip() for line in frames if line.startswith("  File ")]
+    own = [place for place in places if "validate" in place] or places
+    what = rest[len(frames)] if len(rest) > len(frames) else "an exception that was cut off"
+    return f"{what} ({own[-1]})" if own else what
 
 
 def stop() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from validate.races.gpu.record import Attempt, Sanitized, Tried
+from validate.races.gpu.record import Attempt, Report, Sanitized, Tried
 from validate.verdict import Verdict
 
 
@@ -15,7 +15,7 @@ class Repeat:
     unarmed: int
 
 
-def attempt(done: Sequence[Repeat], hung: str | None, error: str | None) -> Attempt:
+def attempt(done: Sequence[Repeat], hung: str | None, error: str | None, late: int = 0) -> Attempt:
     """The repeats that ended, and how the one after them did not."""
     details = [one.unequal or (f"{one.unarmed} words are not armed again" if one.unarmed else None) for one in done]
     return Attempt(
@@ -26,6 +26,7 @@ def attempt(done: Sequence[Repeat], hung: str | None, error: str | None) -> Atte
         hung=hung is not None,
         error=error,
         detail=next((detail for detail in [*details, hung, error] if detail is not None), None),
+        late=late,
     )
 
 
@@ -44,9 +45,9 @@ def why(tried: Tried) -> str:
         return f"{tried.trial.name}: {outcome(tried.sound)}: {tried.sound.detail}"
     if tried.sound is None or tried.control is None:
         return f"{tried.trial.name}: no result: {tried.lost}"
-    return (
-        f"{tried.trial.name}: the kernel without the fix is right, too, in {tried.control.repeats} repeats: this proves nothing"
-    )
+    late = f", of which {tried.control.late} were launched too late" if tried.control.late else ""
+    repeats = f"{tried.control.repeats} repeats{late}"
+    return f"{tried.trial.name}: the kernel without the fix is right, too, in {repeats}: this proves nothing"
 
 
 def outcome(attempt: Attempt | None) -> str:
@@ -66,10 +67,13 @@ def outcome(attempt: Attempt | None) -> str:
 
 
 def sanitized_verdict(one: Sanitized) -> Verdict:
-    """Of the sound kernel FAIL for an error, INCONCLUSIVE for a warning; of a faulty copy INCONCLUSIVE if nothing is reported."""
+    """Of the sound kernel FAIL for an error, INCONCLUSIVE for a warning; of a faulty copy INCONCLUSIVE if nothing is reported.
+
+    Reports that are explained do not count in either.
+    """
     if one.lost is not None:
         return Verdict.INVALID
-    severities = {report.severity for report in one.reports}
+    severities = {report.severity for report in unexplained(one)}
     if one.fault is not None:
         return Verdict.PASS if severities else Verdict.INCONCLUSIVE
     return Verdict.FAIL if "error" in severities else Verdict.INCONCLUSIVE if severities else Verdict.PASS
@@ -81,4 +85,15 @@ def sanitized_why(one: Sanitized) -> str:
         return f"{one.name}: no result: {one.lost}"
     if one.fault is not None:
         return f"{one.name}: the tool finds no fault with the faulty copy: its silence proves nothing"
-    return f"{one.name}: " + "; ".join(f"{r.severity}: {r.text} ({r.count} in {r.kernel})" for r in one.reports)
+    return f"{one.name}: " + "; ".join(f"{said(r)} ({r.count} in {r.kernel})" for r in unexplained(one))
+
+
+def unexplained(one: Sanitized) -> list[Report]:
+    """The reports that count."""
+    return [report for report in one.reports if report.explained is None]
+
+
+def said(report: Report) -> str:
+    """In one line, with the instructions of a race."""
+    places = f" ({', '.join(report.places)})" if report.places else ""
+    return f"{report.severity}: {report.text}{places}"

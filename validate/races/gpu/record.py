@@ -1,7 +1,9 @@
 """What a run of the races on a GPU leaves: manifest.json, trials.jsonl, sanitized.jsonl, junit.xml and summary.md."""
 
+from pathlib import Path
 from typing import Literal
 
+from validate.records import folder
 from validate.records.model import SCHEMA_VERSION, Machine, Record, VllmFiles
 from validate.verdict import Verdict
 
@@ -41,7 +43,7 @@ class Attempt(Record):
     """Repeats of a kernel. Of ``repeats`` that ended, those with other bits than undisturbed, or with a mailbox not armed again.
 
     ``first``: the first, or only, launch in its process was one of the unequal. ``hung``: the last did not end. ``error``: it
-    ended in a CUDA error. ``detail``: the first thing that was wrong.
+    ended in a CUDA error. ``detail``: the first thing that was wrong. ``late``: repeats whose launches were too late to overlap.
     """
 
     repeats: int
@@ -51,6 +53,7 @@ class Attempt(Record):
     hung: bool = False
     error: str | None = None
     detail: str | None = None
+    late: int = 0
 
     @property
     def wrong(self) -> bool:
@@ -73,12 +76,18 @@ class Tried(Record):
 
 
 class Report(Record):
-    """One finding of compute-sanitizer: what, in which kernel, how often."""
+    """One finding of compute-sanitizer: what, in which kernel, how often.
+
+    ``places``: of a race, the two accesses' offsets in the kernel's code, and the instructions there where they are known.
+    ``explained``: why it is none.
+    """
 
     severity: Literal["error", "warning"]
     text: str
     kernel: str
     count: int
+    places: tuple[str, ...] = ()
+    explained: str | None = None
 
 
 class Sanitized(Record):
@@ -120,3 +129,12 @@ class Manifest(Record):
     start: str
     end: str | None = None
     verdict: Verdict | None = None
+
+
+def read(there: Path) -> tuple[Manifest, list[Tried], list[Sanitized]]:
+    """A run, finished or not; a last line that was cut off is left out. InputError if it is damaged otherwise."""
+    manifest = folder.versioned(Manifest, there / folder.MANIFEST)
+    name, model = (SANITIZED, Sanitized) if manifest.asked.sanitize else (TRIALS, Tried)
+    rows = folder.text(there / name).split("\n")[:-1]
+    found = [folder.parse(model, row, f"{there / name}, line {number}") for number, row in enumerate(rows, 1)]
+    return manifest, [one for one in found if isinstance(one, Tried)], [one for one in found if isinstance(one, Sanitized)]

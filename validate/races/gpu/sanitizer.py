@@ -4,17 +4,19 @@ racecheck looks at shared memory, memcheck and initcheck at global memory, too, 
 manual). None knows of stores of other ranks, and a kernel under them is too slow to race: the trials are for that.
 """
 
+import itertools
 import re
 import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from validate.errors import InputError
 from validate.numerics import selection
-from validate.races.gpu import children
+from validate.races.gpu import children, sass
 from validate.races.gpu.launched import Order
 from validate.races.gpu.record import Asked, Report, Sanitized
 
@@ -41,13 +43,18 @@ CONTROLS = (
     ("memcheck", "attn_res", {"slots": 8, "rows": 2, "write": 7}, "block-beyond"),
     ("racecheck", "kda", {"tp": 8, "rows": 32}, "kda-norms"),
 )
+# Bytes after each allocation that are nobody's, for memcheck: a saved block's, 7168 bf16. Allocations lie side by side, so that a
+# write right behind one would be another's.
+PADDING = 14336
+Finding = tuple[str, str, str, tuple[str, ...]]  # severity, text, kernel, places
 SAID = 3000  # characters of an output that are recorded
 _PREFIX = "========= "
 _SUMMARY = re.compile(r"=+ (?:ERROR|RACECHECK) SUMMARY: ")
-_RACE = re.compile(r"(Error|Warning): (Race reported between .*)")
+_RACE = re.compile(r"(Error|Warning): (Race reported .*)")
+_ACCESS = re.compile(rf"Race reported between (\w+) access at ({OURS}\w*)\+(0x[0-9a-f]+)")
+_OTHER = re.compile(rf"and (\w+) access at {OURS}\w*\+(0x[0-9a-f]+)")
 _FINDINGS = ("Invalid ", "Uninitialized ", "Barrier error detected", "Misaligned ", "Out-of-range", "Leaked ")
 _UNABLE = ("Device not supported", "Internal Sanitizer Error", "No attachable process", "Target application returned an error")
-_NUMBERS = re.compile(r"0x[0-9a-f]+|\+0x[0-9a-f]+")
 
 
 def found() -> str:
@@ -72,11 +79,13 @@ def sessions(keyword: str | None) -> list[Sanitized]:
 def command(program: str, name_filter: str, tool: str, order: Path) -> list[str]:
     """A session. initcheck is not confined to vLLM's kernels, since it must see who writes what they read."""
     confined = [] if tool == "initcheck" else [name_filter, f"kns={OURS}"]
+    padded = ["--padding", str(PADDING)] if tool == "memcheck" else []
     return [
         program,
         "--tool",
         tool,
         *confined,
+        *padded,
         "--print-limit",
         "50",
         sys.executable,
@@ -101,12 +110,18 @@ def sanitized(one: Sanitized, asked: Asked, program: str, named: str, scratch: P
     order.write_text(wanted.model_dump_json(), encoding="utf-8")
     # Each tensor its own allocation, so that what lies beyond it is nobody's; and only what is launched is loaded and patched.
     environment = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "CUDA_MODULE_LOADING": "LAZY"}
+    cubins = scratch / f"s{number}.cubins"
+    cubins.mkdir()
+    environment |= {"CUTE_DSL_KEEP_CUBIN": "1", "CUTE_DSL_DUMP_DIR": str(cubins)}
     start = time.monotonic()
     said = children.ended(command(program, named, one.tool, order), log, DEADLINE, environment)
     text = log.read_text(encoding="utf-8", errors="replace")
     reports, lost = parsed(text)
     if lost is None and not reports and "launched" not in text.splitlines():
         lost = f"the kernel was not launched to its end: {said}"
+    if any(report.places for report in reports):
+        code = sass.read(cubins)
+        reports = tuple(sass.explained(report, code) for report in reports)
     head = text[:SAID] if reports or lost else ""
     update = {
         "reports": reports,
@@ -127,26 +142,33 @@ def parsed(text: str) -> tuple[tuple[Report, ...], str | None]:
     unable = next((line for line in lines if any(mark in line for mark in _UNABLE)), None)
     if unable is not None and "Target application" not in unable:
         return (), unable
-    counts: Counter[tuple[str, str, str]] = Counter()
+    counts: Counter[Finding] = Counter()
     for number, line in enumerate(lines):
         race = _RACE.match(line)
         if race is not None:
-            severity, what = race[1].lower(), _NUMBERS.sub("…", race[2])
-            kernel = _kernel(line) or _kernel(" ".join(lines[number + 1 : number + 3]))
+            counts.update(_races(race[1].lower(), race[2], lines[number + 1 :]))
         elif line.startswith(_FINDINGS):
-            severity, what = "error", line
             kernel = next((name for place in lines[number + 1 : number + 4] if (name := _kernel(place))), None)
-        else:
-            continue
-        if kernel is not None:
-            counts[severity, what, kernel] += 1
+            if kernel is not None:
+                counts["error", line, kernel, ()] += 1
     reports = tuple(
-        Report.model_validate({"severity": severity, "text": what, "kernel": kernel, "count": count})
-        for (severity, what, kernel), count in counts.items()
+        Report.model_validate({"severity": severity, "text": what, "kernel": kernel, "count": count, "places": places})
+        for (severity, what, kernel, places), count in counts.items()
     )
     if not any(_SUMMARY.match(line) for line in text.splitlines()) and not reports:
         return (), "it ended without a summary"
     return reports, None
+
+
+def _races(severity: str, line: str, after: Sequence[str]) -> list[Finding]:
+    """One for each access that the line's races with; those are on the lines after it."""
+    rest = list(itertools.takewhile(lambda line: line.startswith("and "), after))
+    first, others = _ACCESS.match(line), [other for other in map(_OTHER.match, rest) if other]
+    if first is None or len(others) < max(1, len(rest)):  # worded otherwise: as it stands
+        kernel = _kernel(" ".join([line, *rest]))
+        return [] if kernel is None else [(severity, line, kernel, ())]
+    what = f"race between a {first[1].lower()} and a {{}} access"
+    return [(severity, what.format(other[1].lower()), first[2], (first[3], other[2])) for other in others]
 
 
 def _kernel(line: str) -> str | None:

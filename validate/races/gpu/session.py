@@ -19,7 +19,7 @@ from validate.errors import InputError
 from validate.paths import vllm
 from validate.paths.vllm import entries, source
 from validate.races.gpu import children, judging, plan, sanitizer, summary
-from validate.races.gpu.record import SANITIZED, TRIALS, Asked, Manifest, Sanitized, Tried
+from validate.races.gpu.record import SANITIZED, TRIALS, Asked, Manifest, Sanitized, Tried, read
 from validate.records import folder, provenance
 from validate.records.model import VllmFiles
 from validate.report.console import COLOURS
@@ -51,23 +51,17 @@ def opened(vllm_src: Path | None) -> source.Source:
     return found
 
 
-def run(vllm_src: Path | None, asked: Asked, workers: int, output: Path, out: Console) -> int:
-    """Makes the trials, or with ``sanitize`` compute-sanitizer's sessions. InputError before there is a folder.
-
-    Ctrl-C ends the children and keeps what is recorded, which is then judged INVALID as a whole.
-    """
+def begin(vllm_src: Path | None, asked: Asked, output: Path) -> Path:
+    """A new run's folder. InputError, before there is one, where it could not run."""
     there_is = gpu()
     files = opened(vllm_src)
-    asked = asked.model_copy(update={"vllm_src": str(files.root)})
-    program = sanitizer.found() if asked.sanitize else None
-    sessions = sanitizer.sessions(asked.keyword) if asked.sanitize else []
-    trials = [] if asked.sanitize else plan.chosen(asked.keyword)
+    if asked.sanitize:
+        sanitizer.found()
     commit, dirty = provenance.commit()
     version, vllm_commit = files.version()
-    there = folder.create(output, "races-gpu")
     manifest = Manifest(
-        asked=asked,
-        planned=len(trials) + len(sessions),
+        asked=asked.model_copy(update={"vllm_src": str(files.root)}),
+        planned=len(sanitizer.sessions(asked.keyword) if asked.sanitize else plan.chosen(asked.keyword)),
         gpu=there_is,
         vllm=VllmFiles(version=version, commit=vllm_commit, files=_digests(files.root)),
         versions=provenance.versions(),
@@ -77,23 +71,62 @@ def run(vllm_src: Path | None, asked: Asked, workers: int, output: Path, out: Co
         machine=provenance.machine(),
         start=folder.now(),
     )
+    there = folder.create(output, "races-gpu")
+    folder.write(there, SANITIZED if asked.sanitize else TRIALS, "")
     _keep(there, manifest)
-    tried: list[Tried] = []
-    sanitized: list[Sanitized] = []
-    try:
-        with tempfile.TemporaryDirectory(prefix="k3-parity-") as scratch:
-            at = Path(scratch)
-            if program is None:
-                jobs = [partial(children.tried, trial, asked, at, n) for n, trial in enumerate(trials)]
-                _all(jobs, workers, there / TRIALS, tried, out)
+    return there
+
+
+def run(there: Path, vllm_src: Path | None, workers: int, out: Console) -> int:
+    """Makes the trials, or with ``sanitize`` compute-sanitizer's sessions, of which no result is recorded yet.
+
+    ``vllm_src``: where vLLM's files are now, if not where the run was begun. InputError where anything has changed since.
+    Ctrl-C ends the children and keeps what is recorded, which is then judged INVALID as a whole.
+    """
+    with folder.alone(there):
+        manifest, tried, sanitized = read(there)
+        asked = _unchanged(there, manifest, vllm_src)
+        tried = [one for one in tried if judging.verdict(one) is not Verdict.INVALID]
+        sanitized = [one for one in sanitized if one.lost is None]
+        try:
+            if asked.sanitize:
+                _sanitize(there, asked, sanitized, workers, out)
             else:
-                named = sanitizer.name_filter(program)
-                more = [partial(sanitizer.sanitized, one, asked, program, named, at, n) for n, one in enumerate(sessions)]
-                _all(more, workers, there / SANITIZED, sanitized, out)
-    except KeyboardInterrupt:
-        end(there, manifest, tried, sanitized, out)
-        raise
-    return end(there, manifest, tried, sanitized, out)
+                _try(there, asked, tried, workers, out)
+        except KeyboardInterrupt:
+            end(there, manifest, tried, sanitized, out)
+            out.print(f"interrupted; go on with: python -m validate races-gpu --resume {there}", markup=False, soft_wrap=True)
+            raise
+        return end(there, manifest, tried, sanitized, out)
+
+
+def _unchanged(there: Path, manifest: Manifest, vllm_src: Path | None) -> Asked:
+    if manifest.source != provenance.source():
+        raise InputError(f"cannot resume {there}: the suite's source has changed since it was begun")
+    if (found := gpu()) != manifest.gpu:
+        raise InputError(f"cannot resume {there}: it was begun on {manifest.gpu}, and here is {found}")
+    files = opened(vllm_src or Path(manifest.asked.vllm_src))
+    if _digests(files.root) != manifest.vllm.files:
+        raise InputError(f"cannot resume {there}: vLLM's files under {files.root} are not those that it was begun with")
+    return manifest.asked.model_copy(update={"vllm_src": str(files.root)})
+
+
+def _try(there: Path, asked: Asked, tried: list[Tried], workers: int, out: Console) -> None:
+    known = [one.trial for one in tried]
+    left = [trial for trial in plan.chosen(asked.keyword) if trial not in known]
+    with tempfile.TemporaryDirectory(prefix="k3-parity-") as scratch:
+        jobs = [partial(children.tried, trial, asked, Path(scratch), number) for number, trial in enumerate(left)]
+        _all(jobs, workers, there / TRIALS, tried, out)
+
+
+def _sanitize(there: Path, asked: Asked, sanitized: list[Sanitized], workers: int, out: Console) -> None:
+    program, known = sanitizer.found(), [one.name for one in sanitized]
+    left = [one for one in sanitizer.sessions(asked.keyword) if one.name not in known]
+    named = sanitizer.name_filter(program)
+    with tempfile.TemporaryDirectory(prefix="k3-parity-") as scratch:
+        at = Path(scratch)
+        jobs = [partial(sanitizer.sanitized, one, asked, program, named, at, number) for number, one in enumerate(left)]
+        _all(jobs, workers, there / SANITIZED, sanitized, out)
 
 
 def end(there: Path, manifest: Manifest, tried: Sequence[Tried], sanitized: Sequence[Sanitized], out: Console) -> int:
@@ -138,7 +171,7 @@ def _check(name: str, verdict: Verdict, why: str) -> Check:
 
 
 def _all(jobs: Sequence[Callable[[], Found]], workers: int, file: Path, found: list[Found], out: Console) -> None:
-    folder.write(file.parent, file.name, "")
+    folder.write(file.parent, file.name, "".join(one.model_dump_json(exclude_none=True) + "\n" for one in found))
     with Progress(console=out, transient=True) as progress, ThreadPoolExecutor(workers) as pool:
         bar = progress.add_task(file.stem, total=len(jobs))
         waiting = [pool.submit(job) for job in jobs]

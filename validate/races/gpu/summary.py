@@ -31,8 +31,10 @@ def render(manifest: Manifest, tried: Sequence[Tried], sanitized: Sequence[Sanit
         text += [f"- {judging.why(one)}" for one in wrong]
     if sanitized:
         text.append("## compute-sanitizer")
-        rows = [[one.name, judging.sanitized_verdict(one), sum(r.count for r in one.reports), _reports(one)] for one in sanitized]
+        rows = [[one.name, judging.sanitized_verdict(one), _count(one), _reports(one)] for one in sanitized]
         text.append(markdown(["session", "verdict", "reports", "what"], rows))
+        notes = {(one.name, report.places): report.explained for one in sanitized for report in one.reports if report.explained}
+        text += [f"- {name}: {', '.join(places)}: no race: {why}" for (name, places), why in notes.items()]
     where = f"commit {manifest.commit or 'unknown'}{' with changes' if manifest.dirty else ''}, vLLM {manifest.vllm.version}"
     text.append(f"{manifest.start} to {manifest.end}, {where}, {manifest.machine.cpu}")
     return "\n\n".join(text) + "\n"
@@ -48,4 +50,10 @@ def _row(one: Tried) -> list[object]:
 def _reports(one: Sanitized) -> str:
     if one.lost is not None:
         return one.lost
-    return "; ".join(f"{report.severity}: {report.text}" for report in one.reports[:3])
+    return "; ".join(map(judging.said, judging.unexplained(one)[:3]))
+
+
+def _count(one: Sanitized) -> str:
+    explained = sum(report.count for report in one.reports if report.explained)
+    count = sum(report.count for report in one.reports)
+    return f"{count}, {explained} of them explained" if explained else f"{count}"

@@ -3,6 +3,10 @@
 Guards against a kernel that ends without having waited for its predecessor, be it that it needs nothing of it. Whoever waits
 for that kernel then relies on its wait: ``griddepcontrol.wait`` waits for the kernel right before, not for those before it.
 In a model the first would have to outlast the second by chance. Here it writes 100 us after it has let go.
+
+The window is open only where all three lie ready when the gate opens: an attempt's ``late`` counts the repeats in which they did
+not. A control that is right though few were late means that this GPU lets no kernel end, or none start, before the one two
+before it has ended; PTX promises neither.
 """
 
 import cutlass
