@@ -74,7 +74,9 @@ def test_resume_of_a_bench_record_alters_nothing(tool: Tool, record: Path, manif
 
 
 def test_what_is_refused_loses_no_error_that_was_recorded(tool: Tool, record: Path, make_line: Callable[..., Line]) -> None:
-    records.append(record, [make_line("kda/tp8-batch3/trained/s0").model_copy(update={"error": "out of memory"})])
+    records.append(
+        record / records.MEASUREMENTS, [make_line("kda/tp8-batch3/trained/s0").model_copy(update={"error": "out of memory"})]
+    )
     before = (record / records.MEASUREMENTS).read_bytes()
     manifest = records.read_manifest(record)
     records.write_manifest(record, manifest.model_copy(update=SAME_CODE))
