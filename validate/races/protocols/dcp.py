@@ -130,6 +130,6 @@ PROTOCOL = Protocol(
         Fault("empty-lse", "an empty shard's LSE is sent as NaN", "vllm-ascend 14126, 15237: an empty DCP shard's LSE"),
         Fault("minus-zero", "a row's (+0, -0) is pushed", "DcpValue without no_neg_zero; flashinfer 3304, vLLM 35772"),
     ),
-    ({"ranks": 2, "layers": 3},),
+    ({"ranks": 2, "layers": 3}, {"ranks": 2, "layers": 16}),
     {"ranks": 3, "layers": 6},
 )

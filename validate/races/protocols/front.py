@@ -89,7 +89,7 @@ PROTOCOL = Protocol(
     (
         {"ranks": 2, "layers": 2, "fragments": 2},
         {"ranks": 2, "layers": 4, "fragments": 2},
-        {"ranks": 3, "layers": 3, "fragments": 1},
+        {"ranks": 4, "layers": 4, "fragments": 2},
         {"ranks": 2, "layers": 93, "fragments": 2},
     ),
     {"ranks": 4, "layers": 6, "fragments": 2},

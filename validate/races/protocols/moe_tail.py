@@ -131,7 +131,7 @@ PROTOCOL = Protocol(
     ),
     (
         {"ranks": 2, "layers": 2, "steps": 2, "rows": 2},
-        {"ranks": 2, "layers": 5, "steps": 2, "rows": 2},
+        {"ranks": 2, "layers": 8, "steps": 3, "rows": 2},
         {"ranks": 2, "layers": 92, "steps": 1, "rows": 1},
     ),
     {"ranks": 3, "layers": 5, "steps": 4, "rows": 3},

@@ -192,6 +192,6 @@ PROTOCOL = Protocol(
         Fault("wrap-forgotten", "MoE layer 0 re-arms (ordinal - 1) % 3", "a parity without the number of MoE layers"),
         Fault("minus-zero", "a (+0, -0) in x_moe", "publish without its latent policy; flashinfer 3304, vLLM 35772"),
     ),
-    ({"ranks": 2, "layers": 3, "steps": 2},),
+    ({"ranks": 2, "layers": 3, "steps": 2}, {"ranks": 2, "layers": 3, "steps": 3}),
     {"ranks": 3, "layers": 9, "steps": 2},
 )
