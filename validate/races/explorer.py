@@ -54,7 +54,7 @@ def explore(system: System, limit: int, reduce: bool = True, tick: Callable[[int
             ways = machine.enabled(state)
             if not ways and (wrong := machine.ending(state)):
                 return result(Found(wrong, _path(came, state)), True)
-            for way in reduction.of(state) if reduce else [(step,) for step in ways]:
+            for way in reduction.of(state, ways) if reduce else [(step,) for step in ways]:
                 after, wrong = state, None
                 for number, step in enumerate(way, 1):
                     steps += 1

@@ -50,9 +50,8 @@ class Reduction:
                 if not (_polls(one) or _payload(one) or _arms(one)):
                     self._mail &= ~_cell(one)
 
-    def of(self, state: State) -> Sequence[tuple[Step, ...]]:
-        """Ways on that are enough, each of one or more steps. Empty only if no step is enabled."""
-        steps = self._machine.enabled(state)
+    def of(self, state: State, steps: Sequence[Step]) -> Sequence[tuple[Step, ...]]:
+        """Ways on that are enough, each of one or more of the enabled ``steps``. Empty only if there are none."""
         if len(steps) < 2:
             return [(step,) for step in steps]
         threads = [self._left(state, thread) for thread in range(len(self._machine.programs))]
@@ -70,8 +69,9 @@ class Reduction:
         """Thread by thread all arming that it must see done to go on, where it waits for nothing else to become visible."""
         ways = []
         for thread in {step.thread: None for step in late}:
-            own = [step.at for step in late if step.thread == thread and step.at < self._must_be_visible(state, thread)]
-            if own and own == list(range(self._must_be_visible(state, thread))):
+            until = self._must_be_visible(state, thread)
+            own = [step.at for step in late if step.thread == thread and step.at < until]
+            if own and own == list(range(until)):
                 ways.append((Step(thread, "visible", 0),) * len(own))  # each takes the first place of the buffer
         return ways
 
