@@ -4,15 +4,13 @@ A fault is a subclass of the emulated specialized KDA; one that happens once in 
 ``validate/long_output/drift`` runs them.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from validate.errors import InputError
+from validate.faults.by_name import Catalogue
 from validate.paths.emulated.kda import SpecializedKda
 
 RARE = 4096  # steps between two events of a rare fault
@@ -52,31 +50,15 @@ def cut(values: Tensor, bits: int) -> Tensor:
     return (values.contiguous().view(torch.int32) & -(1 << bits)).view(torch.float32)
 
 
-_CATALOGUE: dict[str, DriftFault] = {}
+_FAULTS: Catalogue[DriftFault] = Catalogue(__name__, __path__, " of a long recurrence: there are {names}")
+catalogue, find = _FAULTS.all, _FAULTS.find
 
 
 def fault(name: str, stands_for: str, *, from_step: int = 1) -> Callable[[type[SpecializedKda]], type[SpecializedKda]]:
     """Class decorator that enters a faulty recurrence into the catalogue."""
 
     def enter(implementation: type[SpecializedKda]) -> type[SpecializedKda]:
-        if name in _CATALOGUE:
-            raise ValueError(f"two faults are named {name}")
-        _CATALOGUE[name] = DriftFault(name, stands_for, from_step, implementation)
+        _FAULTS.enter(DriftFault(name, stands_for, from_step, implementation))
         return implementation
 
     return enter
-
-
-def catalogue() -> dict[str, DriftFault]:
-    """Every planted fault by name, in the order of the files."""
-    for module in sorted(m.name for m in pkgutil.iter_modules(__path__)):
-        importlib.import_module(f"{__name__}.{module}")
-    return dict(_CATALOGUE)
-
-
-def find(name: str) -> DriftFault:
-    """The fault of that name. InputError if there is none."""
-    known = catalogue()
-    if name not in known:
-        raise InputError(f"unknown fault '{name}' of a long recurrence: there are {', '.join(known)}")
-    return known[name]

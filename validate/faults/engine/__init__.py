@@ -5,13 +5,11 @@ A fault is a subclass of the stand-in's ``SpecializedForms``, which takes the pl
 ``validate/equivalence/detection.py`` records and compares them.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from validate.errors import InputError
+from validate.faults.by_name import Catalogue
 from validate.standin.forms import Forms
 from validate.standin.specialized import SpecializedForms
 
@@ -36,34 +34,18 @@ class EngineFault:
         return SpecializedForms if issubclass(self.implementation, SpecializedForms) else Forms
 
 
-_CATALOGUE: dict[str, EngineFault] = {}
+_FAULTS: Catalogue[EngineFault] = Catalogue(__name__, __path__, " of a whole engine: there are {names}")
+catalogue, find = _FAULTS.all, _FAULTS.find
 
 
 def fault(name: str, stands_for: str, *, shown: Shown = "bfloat16") -> Callable[[type[Path]], type[Path]]:
     """Class decorator that enters a faulty path into the catalogue."""
 
     def enter(implementation: type[Path]) -> type[Path]:
-        if name in _CATALOGUE:
-            raise ValueError(f"two faults are named {name}")
-        _CATALOGUE[name] = EngineFault(name, stands_for, shown, implementation)
+        _FAULTS.enter(EngineFault(name, stands_for, shown, implementation))
         return implementation
 
     return enter
-
-
-def catalogue() -> dict[str, EngineFault]:
-    """Every planted fault by name, in the order of the files."""
-    for module in sorted(m.name for m in pkgutil.iter_modules(__path__)):
-        importlib.import_module(f"{__name__}.{module}")
-    return dict(_CATALOGUE)
-
-
-def find(name: str) -> EngineFault:
-    """The fault of that name. InputError if there is none."""
-    known = catalogue()
-    if name not in known:
-        raise InputError(f"unknown fault '{name}' of a whole engine: there are {', '.join(known)}")
-    return known[name]
 
 
 def planted(name: str | None, path: type[Path]) -> type[Path]:
