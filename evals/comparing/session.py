@@ -10,16 +10,12 @@ from validate.equivalence.compare import junit, shown
 from validate.equivalence.compare.finding import Finding
 from validate.records import folder
 
-SHOWN = 10  # findings printed at the end; summary.md has more
-
 
 def run(default: Path, again: Path | None, specialized: Path, output: Path, out: Console) -> int:
     """Reads the arms, writes the comparison's folder, prints it. InputError for a record that is damaged."""
     comparison = compare(default, again, specialized)
     made = folder.create(output, "compare-evals")
-    folder.write(made, "comparison.json", comparison.model_dump_json(indent=2) + "\n")
-    folder.write(made, "summary.md", summary.render(comparison))
-    folder.write(made, "junit.xml", junit.render("evals", comparison.checks, told))
+    shown.write(made, comparison, summary.render(comparison), junit.render("evals", comparison.checks, told))
     show(comparison, out)
     out.print(f"{comparison.verdict}  {made}", markup=False)
     return comparison.exit_code
@@ -39,8 +35,4 @@ def show(comparison: Comparison, out: Console) -> None:
             out.print(f"planted in {arm.name}: {arm.planted}", markup=False)
     for alarm in comparison.alarms:
         out.print(f"alarm: {alarm}", markup=False, soft_wrap=True)
-    found = comparison.findings
-    for finding in found[:SHOWN]:
-        out.print(told(finding), markup=False, soft_wrap=True)
-    if len(found) > SHOWN:
-        out.print(f"{len(found) - SHOWN} more are in comparison.json", markup=False)
+    shown.not_passed([told(finding) for finding in comparison.findings], out)

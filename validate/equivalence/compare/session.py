@@ -9,8 +9,6 @@ from validate.equivalence.compare.arms import Arms
 from validate.equivalence.compare.comparison import Comparison, compare
 from validate.records import arm_folder, folder
 
-SHOWN = 10  # findings printed at the end; summary.md has more
-
 
 def run(
     arms: tuple[Path, Path, Path],
@@ -26,9 +24,7 @@ def run(
     read = Arms(default, again, specialized, arm_folder.read(float32) if float32 else None)
     comparison = compare(read, arm_folder.read(undrafted) if undrafted else None, golden)
     made = folder.create(output, "compare")
-    folder.write(made, "comparison.json", comparison.model_dump_json(indent=2) + "\n")
-    folder.write(made, "summary.md", summary.render(comparison))
-    folder.write(made, "junit.xml", junit.render("equivalence", comparison.checks, comparison.told))
+    shown.write(made, comparison, summary.render(comparison), junit.render("equivalence", comparison.checks, comparison.told))
     show(comparison, out)
     out.print(f"{comparison.verdict}  {made}", markup=False)
     return comparison.exit_code
@@ -40,8 +36,4 @@ def show(comparison: Comparison, out: Console) -> None:
     out.print(shown.table(comparison.checks))
     for arm in comparison.planted:
         out.print(f"planted in {arm.name}: {arm.planted}", markup=False)
-    found = comparison.findings
-    for finding in found[:SHOWN]:
-        out.print(comparison.told(finding), markup=False, soft_wrap=True)
-    if len(found) > SHOWN:
-        out.print(f"{len(found) - SHOWN} more are in comparison.json", markup=False)
+    shown.not_passed([comparison.told(finding) for finding in comparison.findings], out)

@@ -1,14 +1,35 @@
-"""What every comparison of arms shows first, of whole engines and of evals: what ran, and its checks."""
+"""What every comparison of arms leaves and shows, of whole engines, long outputs and evals."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from pydantic import BaseModel
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from validate.equivalence.compare.finding import Check
+from validate.records import folder
 from validate.records.arm import EngineManifest
 from validate.report.console import COLOURS
 from validate.report.tables import markdown
+
+SHOWN = 10  # findings printed at the end; a file has more
+
+
+def write(made: Path, comparison: BaseModel, summary: str, junit: str) -> None:
+    """Its files."""
+    folder.write(made, "comparison.json", comparison.model_dump_json(indent=2) + "\n")
+    folder.write(made, "summary.md", summary)
+    folder.write(made, "junit.xml", junit)
+
+
+def not_passed(lines: Sequence[str], out: Console, file: str = "comparison.json") -> None:
+    """The first of the findings, and which ``file`` has more."""
+    for line in lines[:SHOWN]:
+        out.print(line, markup=False, soft_wrap=True)
+    if len(lines) > SHOWN:
+        out.print(f"{len(lines) - SHOWN} more are in {file}", markup=False)
 
 
 def what_ran(arm: EngineManifest) -> str:

@@ -7,7 +7,6 @@ from rich.console import Console
 from validate.equivalence.arm import LongOutputs
 from validate.equivalence.compare import junit, shown
 from validate.equivalence.compare.arms import Arms
-from validate.equivalence.compare.session import SHOWN
 from validate.long_output.comparing import summary
 from validate.long_output.comparing.comparison import LongComparison, compare
 from validate.records import arm_folder, folder
@@ -18,9 +17,7 @@ def run(arms: tuple[Path, Path, Path], output: Path, out: Console, asked: LongOu
     default, again, specialized = (arm_folder.read(path) for path in arms)
     found = compare(Arms(default, again, specialized, arm_folder.read(float32) if float32 else None), asked)
     made = folder.create(output, "compare")
-    folder.write(made, "comparison.json", found.model_dump_json(indent=2) + "\n")
-    folder.write(made, "summary.md", summary.render(found))
-    folder.write(made, "junit.xml", junit.render("long_output", found.checks, found.told))
+    shown.write(made, found, summary.render(found), junit.render("long_output", found.checks, found.told))
     _show(found, out)
     out.print(f"{found.verdict}  {made}", markup=False)
     return found.exit_code
@@ -29,7 +26,4 @@ def run(arms: tuple[Path, Path, Path], output: Path, out: Console, asked: LongOu
 def _show(found: LongComparison, out: Console) -> None:
     out.print(f"What ran: {shown.what_ran(found.engines.arms[2])}", markup=False)
     out.print(shown.table(found.checks))
-    for finding in found.findings[:SHOWN]:
-        out.print(found.told(finding), markup=False, soft_wrap=True)
-    if len(found.findings) > SHOWN:
-        out.print(f"{len(found.findings) - SHOWN} more are in comparison.json", markup=False)
+    shown.not_passed([found.told(finding) for finding in found.findings], out)

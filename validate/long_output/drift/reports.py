@@ -7,13 +7,13 @@ from rich.table import Table
 
 from validate.equivalence.compare import junit as checks_junit
 from validate.equivalence.compare.finding import Check, Finding
+from validate.equivalence.compare.shown import not_passed
 from validate.long_output.drift import detection
 from validate.long_output.drift.outcome import DriftManifest, Outcome
 from validate.report.console import COLOURS
 from validate.report.tables import markdown
 from validate.verdict import Verdict
 
-SHOWN = 10  # findings printed at the end; summary.md has more
 HEADER = ("seed", "subject", "head", "memory", "error at the end", "largest", "bound at the end", "growth exponent", "p")
 MANY = 3  # seeds: with more, heads are shown of the first only
 LIMITS = (
@@ -67,11 +67,7 @@ def show(manifest: DriftManifest, outcomes: Sequence[Outcome], out: Console) -> 
             verdict = check.verdict or Verdict.INVALID
             table.add_row(str(outcome.seed), outcome.subject, check.name, f"[{COLOURS[verdict]}]{verdict}", check.detail)
     out.print(table)
-    found = _findings(outcomes)
-    for outcome, finding in found[:SHOWN]:
-        out.print(outcome.told(finding), markup=False, soft_wrap=True)
-    if len(found) > SHOWN:
-        out.print(f"{len(found) - SHOWN} more are in summary.md")
+    not_passed([outcome.told(finding) for outcome, finding in _findings(outcomes)], out, "summary.md")
 
 
 def _findings(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, Finding]]:
