@@ -10,6 +10,7 @@ One thread a rank: its kernels in stream order. The tail is abstract, with cells
 """
 
 from validate.races.protocol import Fault, Protocol
+from validate.races.protocols.kernels import all_reduce
 from validate.races.system import ARMED, System
 
 
@@ -24,15 +25,8 @@ def build(*, ranks: int, layers: int, steps: int, fragments: int, fault: str | N
         for writer in every
         for f in range(fragments)
     }
-    tail = {
-        (number, reader, writer): system.mailbox(f"tail {number} of rank {reader} from {writer}", end="any")
-        for number in range(layers * steps)
-        for reader in every
-        for writer in every
-        if reader != writer
-    }
     for rank in every:
-        thread, others = system.thread(f"rank {rank}"), [other for other in every if other != rank]
+        thread = system.thread(f"rank {rank}")
         for number in range(layers * steps):
             parity, what = number % layers % 2, f"layer {number % layers} of step {number // layers}"
             alone = fault == "falls-back-alone" and rank == 1 and number == 1
@@ -56,10 +50,7 @@ def build(*, ranks: int, layers: int, steps: int, fragments: int, fault: str | N
                         thread.arm(box, clears=payload)
             if fault != "no-wait-for-kernel":
                 thread.fence("its kernels have ended")
-            for other in others:
-                thread.store(tail[number, other, rank], "done")
-            for other in others:
-                thread.receive(tail[number, rank, other], "done")
+            all_reduce(thread, f"tail {number}", rank, every)
     return system
 
 

@@ -14,6 +14,7 @@ of all ranks. The steps are of 2, 0 (a default step), 1 and 2 rows, again and ag
 """
 
 from validate.races.protocol import Fault, Protocol
+from validate.races.protocols.kernels import all_reduce
 from validate.races.system import System, at_least
 
 ROWS = (2, 0, 1, 2)
@@ -29,16 +30,6 @@ def build(*, ranks: int, layers: int, steps: int, fault: str | None = None) -> S
         for writer in every
         if writer != reader
         for row in range(max(ROWS))
-    }
-    parts = {
-        (step, layer, reader, writer): system.mailbox(
-            f"o-projection {layer} of step {step} of rank {reader} from {writer}", end="any"
-        )
-        for step in range(steps)
-        for layer in range(layers)
-        for reader in every
-        for writer in every
-        if reader != writer
     }
     met = [system.cell(f"ranks in the default step {step}", 0) for step in range(steps)]
     for rank in every:
@@ -58,10 +49,7 @@ def build(*, ranks: int, layers: int, steps: int, fault: str | None = None) -> S
                 parity = (launches if fault == "parity-of-launches" else layer) % 3
                 launches += 1
                 what = f"step {step}, layer {layer}"
-                for other in others:
-                    thread.store(parts[step, layer, other, rank], what)
-                for other in others:
-                    thread.receive(parts[step, layer, rank, other], what)
+                all_reduce(thread, f"o-projection {layer} of step {step}", rank, every)
                 for other in others:
                     for row in range(rows):
                         thread.store(box[other, parity, rank, row], what)
