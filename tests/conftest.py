@@ -71,7 +71,7 @@ def record(tmp_path: Path, manifest: Manifest) -> Path:
     """The folder of that run, with one case of two subjects measured."""
     folder = records.create(tmp_path / "runs", "cpu")
     records.write_manifest(folder, manifest)
-    records.write_lines(folder, [line(), line(subject="emulated-specialized", figure=2.0)])
+    records.write_lines(folder / records.MEASUREMENTS, [line(), line(subject="emulated-specialized", figure=2.0)])
     return folder
 
 

@@ -37,7 +37,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = records.read_lines(run)
     waiting = {"subject": SUBJECT, "missing": f"{BY_TORCHRUN} 8 ranks", "measurements": ()}
     lines += [line.model_copy(update=waiting) for line in lines if line.subject == "emulated-specialized"]
-    records.write_lines(run, lines)
+    records.write_lines(run / records.MEASUREMENTS, lines)
     return run
 
 

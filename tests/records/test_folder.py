@@ -19,7 +19,7 @@ def test_round_trip(record: Path, manifest: Manifest) -> None:
 
 
 def test_figures_that_json_has_no_numbers_for(record: Path, make_line: Callable[..., Line]) -> None:
-    records.write_lines(record, [make_line(figure=math.nan), make_line(figure=math.inf)])
+    records.write_lines(record / records.MEASUREMENTS, [make_line(figure=math.nan), make_line(figure=math.inf)])
     nan, inf = (line.measurements[0] for line in records.read_lines(record))
     assert math.isnan(nan.figure)
     assert (nan.ratio, inf.ratio, nan.passed) == (math.inf, math.inf, False)
@@ -91,7 +91,7 @@ def test_a_failed_write_keeps_the_old_file(record: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("os.replace", full)
     with pytest.raises(InputError, match="No space left"):
-        records.write_lines(record, [])
+        records.write_lines(record / records.MEASUREMENTS, [])
     assert len(records.read_lines(record)) == 2
 
 

@@ -54,7 +54,7 @@ class Session:
         # A task that was recorded in part is run as a whole: its earlier lines give way.
         again = {(task.case, subject.name) for task in left for subject in plan.subjects(task)}
         self.lines = [line for line in self.lines if (line.case, line.subject) not in again]
-        records.write_lines(self.folder, self.lines)
+        records.write_lines(self.folder / records.MEASUREMENTS, self.lines)
         with Display(self.out, wanted, self.lines) as display:
 
             def receive(lines: list[Line]) -> None:
@@ -69,7 +69,7 @@ class Session:
         """Puts the lines into the plan's order and writes how it ended."""
         place = {case.id: n for n, case in enumerate(self.cases)}
         self.lines.sort(key=lambda line: place[line.case])
-        records.write_lines(self.folder, self.lines)
+        records.write_lines(self.folder / records.MEASUREMENTS, self.lines)
         update = {"not_run": tuple(not_run), "seconds": round(time.monotonic() - self.began, 1)}
         if ended:
             update |= {"end": records.now(), "verdict": verdict, "exit_code": exit_code}
@@ -103,7 +103,7 @@ def start(arguments: Arguments, profile: Profile, output: Path, workers: int | N
         start=records.now(),
     )
     folder = records.create(output, profile.name)
-    records.write_lines(folder, [])
+    records.write_lines(folder / records.MEASUREMENTS, [])
     records.write_manifest(folder, manifest)
     return Session(folder, manifest, cases, workers or _workers(manifest), out, [], time.monotonic())
 

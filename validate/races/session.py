@@ -1,18 +1,19 @@
 """One run of the races from arguments to an exit code: every search is recorded when it ends."""
 
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from validate.equivalence.compare import junit
 from validate.equivalence.compare.finding import Check, Finding
 from validate.errors import InputError
 from validate.races import searching, summary
-from validate.races.record import EXPLORED, Asked, Explored, Manifest, Search, read
+from validate.races.jobs import record
+from validate.races.record import EXPLORED, Asked, Explored, Manifest, read
 from validate.records import folder, provenance
 from validate.report.console import COLOURS
 from validate.verdict import Verdict, worst
@@ -34,28 +35,28 @@ def begin(asked: Asked, output: Path) -> Path:
         machine=provenance.machine(),
         start=folder.now(),
     )
-    _keep(there, manifest)
+    folder.write_manifest(there, manifest)
     return there
 
 
 def run(there: Path, workers: int, out: Console) -> int:
     """Makes the searches that are not recorded yet. Exit code as of the verdict; Ctrl-C keeps what is recorded."""
     with folder.alone(there):
-        manifest, known = read(there)
+        manifest, found = read(there)
         if manifest.source != provenance.source():
             raise InputError(f"cannot resume {there}: the suite's source has changed since it was begun")
         wanted = searching.searches(manifest.asked)
-        folder.write(there, EXPLORED, "".join(one.model_dump_json(exclude_none=True) + "\n" for one in known))
+        known = [one.search for one in found]
+        jobs = [partial(searching.run, search, manifest.asked) for search in wanted if search not in known]
         try:
-            done = [one.search for one in known]
-            found = known + _searched(there, [one for one in wanted if one not in done], manifest.asked, workers, out)
+            record(ProcessPoolExecutor(workers), jobs, there / EXPLORED, found, out)
         except KeyboardInterrupt:
             out.print(f"interrupted; go on with: python -m validate races --resume {there}", markup=False, soft_wrap=True)
             raise
         found.sort(key=lambda one: wanted.index(one.search))
         verdict = judged(manifest.asked, found)
         manifest = manifest.model_copy(update={"end": folder.now(), "verdict": verdict})
-        _keep(there, manifest)
+        folder.write_manifest(there, manifest)
         folder.write(there, "summary.md", summary.render(manifest, found))
         folder.write(there, "junit.xml", junit.render("races", checks(manifest.asked, found), lambda finding: finding.text))
     _show(manifest, found, out)
@@ -81,23 +82,6 @@ def checks(asked: Asked, found: Sequence[Explored]) -> list[Check]:
     return made
 
 
-def _searched(there: Path, left: Sequence[Search], asked: Asked, workers: int, out: Console) -> list[Explored]:
-    found = []
-    with Progress(console=out, transient=True) as progress, ProcessPoolExecutor(workers) as pool:
-        bar = progress.add_task("searches", total=len(left))
-        waiting = [pool.submit(searching.run, search, asked) for search in left]
-        try:
-            for future in as_completed(waiting):
-                one = future.result()
-                folder.append(there / EXPLORED, [one])
-                found.append(one)
-                progress.update(bar, advance=1, description=one.search.protocol)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return found
-
-
 def _show(manifest: Manifest, found: Sequence[Explored], out: Console) -> None:
     table = Table("search", "verdict", "states", "steps", "seconds", "found")
     for one, check in zip(found, checks(manifest.asked, found), strict=True):
@@ -110,7 +94,3 @@ def _show(manifest: Manifest, found: Sequence[Explored], out: Console) -> None:
     wrong = sorted((one for one in found if one.kind), key=lambda one: len(one.trace), reverse=True)
     for one in {one.search.protocol: one for one in wrong}.values():  # the shortest of each protocol; summary.md has all
         out.print(summary.finding(one), markup=False, soft_wrap=True)
-
-
-def _keep(there: Path, manifest: Manifest) -> None:
-    folder.write(there, folder.MANIFEST, manifest.model_dump_json(indent=2) + "\n")

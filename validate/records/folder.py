@@ -68,21 +68,21 @@ def write(folder: Path, name: str, content: str) -> None:
         raise unwritable(folder / name, error) from error
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: Path, manifest: BaseModel) -> None:
     """``manifest.json``."""
     write(folder, MANIFEST, manifest.model_dump_json(indent=2) + "\n")
 
 
-def write_lines(folder: Path, lines: list[Line]) -> None:
-    """``measurements.jsonl`` as a whole."""
-    write(folder, MEASUREMENTS, "".join(line.model_dump_json(exclude_none=True) + "\n" for line in lines))
+def write_lines(file: Path, lines: Iterable[BaseModel]) -> None:
+    """A file of JSON lines as a whole."""
+    write(file.parent, file.name, _json(lines))
 
 
 def append(file: Path, lines: Iterable[BaseModel]) -> None:
     """Further lines of a file of JSON lines, on disk when this returns."""
     try:
         with file.open("a", encoding="utf-8") as opened:
-            opened.write("".join(line.model_dump_json(exclude_none=True) + "\n" for line in lines))
+            opened.write(_json(lines))
             opened.flush()
     except OSError as error:
         raise unwritable(file, error) from error
@@ -136,6 +136,10 @@ def parse(model: type[Parsed], written: str, where: str) -> Parsed:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         raise InputError(f"{where}: {field + ': ' if field else ''}{first['msg']}") from error
+
+
+def _json(lines: Iterable[BaseModel]) -> str:
+    return "".join(line.model_dump_json(exclude_none=True) + "\n" for line in lines)
 
 
 def unwritable(path: Path, error: OSError) -> InputError:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from tests.support import Tool
 from validate.errors import InputError
+from validate.races import jobs
 from validate.races.gpu import plan, session
 from validate.races.gpu.record import TRIALS, Asked, Attempt, Manifest, Report, Sanitized, Trial, Tried
 from validate.records.model import Machine, VllmFiles
@@ -156,7 +157,7 @@ def test_an_interrupted_run_is_invalid_and_keeps_what_it_has(
     stopped = []
     monkeypatch.setattr(session.children, "tried", tried)
     monkeypatch.setattr(session.children, "stop", lambda: stopped.append(True))
-    monkeypatch.setattr(session, "as_completed", lambda waiting: waiting)
+    monkeypatch.setattr(jobs, "as_completed", lambda waiting: waiting)
     with pytest.raises(KeyboardInterrupt):
         whole(monkeypatch, tmp_path, vllm_source, Asked(vllm_src="", keyword="mla_query"))
     assert stopped

@@ -61,8 +61,8 @@ class Run:
             lockstep.block()
             progress.tick(lockstep)
         lines = [_outcome(seed, lockstep, name) for name in lockstep.tracks]
-        _append(self.folder, lines)
-        self.outcomes += lines
+        self.outcomes += lines  # all subjects of a seed at once: a seed is recorded or not
+        records.write_lines(self.folder / records.MEASUREMENTS, self.outcomes)
         progress.done()
 
     def _all_found(self, lockstep: Lockstep) -> bool:
@@ -81,7 +81,7 @@ class Run:
         if ended:
             update |= {"end": records.now(), "verdict": verdict, "exit_code": verdict.exit_code}
         self.manifest = self.manifest.model_copy(update=update)
-        _write_manifest(self.folder, self.manifest)
+        records.write_manifest(self.folder, self.manifest)
         records.write(self.folder, "junit.xml", reports.junit(self.outcomes))
         records.write(self.folder, "summary.md", reports.summary(self.manifest, self.outcomes))
         if self._faults:
@@ -118,7 +118,7 @@ def start(arguments: Arguments, output: Path, out: Console) -> Run:
     )
     folder = records.create(output, arguments.mode if arguments.mode == "drift" else "drift-faults")
     records.write(folder, records.MEASUREMENTS, "")
-    _write_manifest(folder, manifest)
+    records.write_manifest(folder, manifest)
     return Run(folder, manifest, out)
 
 
@@ -132,10 +132,6 @@ def resume(folder: Path, out: Console) -> Run:
         if then != now:
             raise InputError(f"cannot resume {folder}: the {what} differ, {then} then and {now} now; start a new run")
     return Run(folder, manifest, out, _read(folder))
-
-
-def _write_manifest(folder: Path, manifest: DriftManifest) -> None:
-    records.write(folder, records.MANIFEST, manifest.model_dump_json(indent=2) + "\n")
 
 
 def _subjects(arguments: Arguments, stream: Stream) -> list[Subject]:
@@ -176,13 +172,6 @@ def _curve(track: Track) -> Curve:
         state=tuple(map(tuple, state.tolist())),
         bound=tuple(map(tuple, bound.tolist())),
     )
-
-
-def _append(folder: Path, outcomes: list[Outcome]) -> None:
-    """All subjects of a seed at once: a seed is recorded or not."""
-    path = folder / records.MEASUREMENTS
-    before = records.text(path)
-    records.write(folder, records.MEASUREMENTS, before + "".join(o.model_dump_json(exclude_none=True) + "\n" for o in outcomes))
 
 
 def _read(folder: Path) -> list[Outcome]:

@@ -3,14 +3,12 @@
 import hashlib
 import importlib.util
 import tempfile
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from validate.equivalence.compare import junit
@@ -20,13 +18,13 @@ from validate.paths import vllm
 from validate.paths.vllm import entries, source
 from validate.races.gpu import children, judging, plan, sanitizer, summary
 from validate.races.gpu.record import SANITIZED, TRIALS, Asked, Manifest, Sanitized, Tried, read
+from validate.races.jobs import record
 from validate.records import folder, provenance
 from validate.records.model import VllmFiles
 from validate.report.console import COLOURS
 from validate.verdict import Verdict, worst
 
 CAPABILITY = (9, 0)
-Found = TypeVar("Found", Tried, Sanitized)
 
 
 def gpu() -> str:
@@ -73,7 +71,7 @@ def begin(vllm_src: Path | None, asked: Asked, output: Path) -> Path:
     )
     there = folder.create(output, "races-gpu")
     folder.write(there, SANITIZED if asked.sanitize else TRIALS, "")
-    _keep(there, manifest)
+    folder.write_manifest(there, manifest)
     return there
 
 
@@ -116,7 +114,7 @@ def _try(there: Path, asked: Asked, tried: list[Tried], workers: int, out: Conso
     left = [trial for trial in plan.chosen(asked.keyword) if trial not in known]
     with tempfile.TemporaryDirectory(prefix="k3-parity-") as scratch:
         jobs = [partial(children.tried, trial, asked, Path(scratch), number) for number, trial in enumerate(left)]
-        _all(jobs, workers, there / TRIALS, tried, out)
+        record(ThreadPoolExecutor(workers), jobs, there / TRIALS, tried, out, children.stop)
 
 
 def _sanitize(there: Path, asked: Asked, sanitized: list[Sanitized], workers: int, out: Console) -> None:
@@ -126,7 +124,7 @@ def _sanitize(there: Path, asked: Asked, sanitized: list[Sanitized], workers: in
     with tempfile.TemporaryDirectory(prefix="k3-parity-") as scratch:
         at = Path(scratch)
         jobs = [partial(sanitizer.sanitized, one, asked, program, named, at, number) for number, one in enumerate(left)]
-        _all(jobs, workers, there / SANITIZED, sanitized, out)
+        record(ThreadPoolExecutor(workers), jobs, there / SANITIZED, sanitized, out, children.stop)
 
 
 def end(there: Path, manifest: Manifest, tried: Sequence[Tried], sanitized: Sequence[Sanitized], out: Console) -> int:
@@ -139,7 +137,7 @@ def end(there: Path, manifest: Manifest, tried: Sequence[Tried], sanitized: Sequ
         found.append(_check("complete", Verdict.INVALID, text))
     verdict = worst(check.verdict for check in found if check.verdict)
     manifest = manifest.model_copy(update={"end": folder.now(), "verdict": verdict})
-    _keep(there, manifest)
+    folder.write_manifest(there, manifest)
     folder.write(there, "summary.md", summary.render(manifest, tried, sanitized))
     folder.write(there, "junit.xml", junit.render("races-gpu", found, lambda finding: finding.text))
     table = Table("trial", "verdict", "repeats", "control", "control undisturbed", "s")
@@ -170,26 +168,6 @@ def _check(name: str, verdict: Verdict, why: str) -> Check:
     return Check(name=name, verdict=verdict, detail=name, findings=findings)
 
 
-def _all(jobs: Sequence[Callable[[], Found]], workers: int, file: Path, found: list[Found], out: Console) -> None:
-    folder.write(file.parent, file.name, "".join(one.model_dump_json(exclude_none=True) + "\n" for one in found))
-    with Progress(console=out, transient=True) as progress, ThreadPoolExecutor(workers) as pool:
-        bar = progress.add_task(file.stem, total=len(jobs))
-        waiting = [pool.submit(job) for job in jobs]
-        try:
-            for future in as_completed(waiting):
-                found.append(future.result())
-                folder.append(file, [found[-1]])
-                progress.update(bar, advance=1)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            children.stop()
-            raise
-
-
 def _digests(root: Path) -> dict[str, str]:
     kernels = sorted((root / entries.CUTEDSL).rglob("*.py"))
     return {str(file.relative_to(root)): hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in kernels}
-
-
-def _keep(there: Path, manifest: Manifest) -> None:
-    folder.write(there, folder.MANIFEST, manifest.model_dump_json(indent=2) + "\n")
