@@ -81,5 +81,4 @@ class Manifest(Record):
 def read(there: Path) -> tuple[Manifest, list[Explored]]:
     """A run, finished or not; a last line that was cut off is left out. InputError if it is damaged otherwise."""
     manifest = folder.versioned(Manifest, there / folder.MANIFEST)
-    rows = folder.text(there / EXPLORED).split("\n")[:-1]
-    return manifest, [folder.parse(Explored, row, f"{there / EXPLORED}, line {number}") for number, row in enumerate(rows, 1)]
+    return manifest, folder.complete(Explored, there / EXPLORED)[0]

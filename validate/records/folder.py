@@ -99,14 +99,16 @@ def read_lines(folder: Path, *, mend: bool = False) -> list[Line]:
     ``mend`` drops a last line that was cut off in mid-write: what a run that was killed leaves.
     """
     path = folder / MEASUREMENTS
-    rows = text(path).split("\n")
-    last = rows.pop()
+    lines, last = complete(Line, path)
     if last and not mend:
-        raise InputError(f"{path}, line {len(rows) + 1}: truncated; `numerics --resume {folder}` runs that case again")
-    lines = []
-    for number, row in enumerate(rows, 1):
-        lines.append(parse(Line, row, f"{path}, line {number}"))
+        raise InputError(f"{path}, line {len(lines) + 1}: truncated; `numerics --resume {folder}` runs that case again")
     return lines
+
+
+def complete(model: type[Parsed], file: Path) -> tuple[list[Parsed], str]:
+    """The lines of a file that were written to their end, and what of a last one was. InputError names a damaged one."""
+    *rows, last = text(file).split("\n")
+    return [parse(model, row, f"{file}, line {number}") for number, row in enumerate(rows, 1)], last
 
 
 def versioned(model: type[Parsed], path: Path) -> Parsed:

@@ -134,7 +134,6 @@ class Manifest(Record):
 def read(there: Path) -> tuple[Manifest, list[Tried], list[Sanitized]]:
     """A run, finished or not; a last line that was cut off is left out. InputError if it is damaged otherwise."""
     manifest = folder.versioned(Manifest, there / folder.MANIFEST)
-    name, model = (SANITIZED, Sanitized) if manifest.asked.sanitize else (TRIALS, Tried)
-    rows = folder.text(there / name).split("\n")[:-1]
-    found = [folder.parse(model, row, f"{there / name}, line {number}") for number, row in enumerate(rows, 1)]
-    return manifest, [one for one in found if isinstance(one, Tried)], [one for one in found if isinstance(one, Sanitized)]
+    if manifest.asked.sanitize:
+        return manifest, [], folder.complete(Sanitized, there / SANITIZED)[0]
+    return manifest, folder.complete(Tried, there / TRIALS)[0], []
