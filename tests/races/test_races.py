@@ -22,8 +22,9 @@ def last(output: Path) -> Path:
     return max(output.iterdir())
 
 
-def test_a_sound_protocol_passes_and_is_recorded(tmp_path: Path) -> None:
+def test_a_sound_protocol_passes_and_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*SMALL, "--output", str(tmp_path)) == 0
+    assert "No kernel of vLLM's was run" in capsys.readouterr().out
     manifest, found = read(last(tmp_path))
     assert manifest.verdict is Verdict.PASS
     assert [one.search.how for one in found] == ["every interleaving"] * len(o_proj.PROTOCOL.whole) + ["random"]

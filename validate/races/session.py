@@ -83,6 +83,7 @@ def checks(asked: Asked, found: Sequence[Explored]) -> list[Check]:
 
 
 def _show(manifest: Manifest, found: Sequence[Explored], out: Console) -> None:
+    out.print(summary.RAN.replace("**", ""), markup=False)
     table = Table("search", "verdict", "states", "steps", "seconds", "found")
     for one, check in zip(found, checks(manifest.asked, found), strict=True):
         assert check.verdict is not None

@@ -34,6 +34,7 @@ def test_a_planted_fault_fails(tool: Tool) -> None:
     done = tool(*SHORT, "--plant", "decay-biased")
     assert done.returncode == 1, done
     assert "FAIL emulated-specialized, seed 0 from step" in done.stdout
+    assert "nothing is said of Kimi K3's weights or of kernels" in done.stdout
     assert 'failures="2"' in (only_run(tool) / "junit.xml").read_text()
 
 

@@ -54,6 +54,7 @@ def summary(manifest: DriftManifest, outcomes: Sequence[Outcome]) -> str:
 
 def show(manifest: DriftManifest, outcomes: Sequence[Outcome], out: Console) -> None:
     """Prints what was found."""
+    out.print(LIMITS, markup=False, soft_wrap=True)
     if manifest.arguments.mode == "faults":
         table = Table(*detection.HEADER)
         for row in detection.rows(outcomes):

@@ -140,6 +140,7 @@ def end(there: Path, manifest: Manifest, tried: Sequence[Tried], sanitized: Sequ
     folder.write_manifest(there, manifest)
     folder.write(there, "summary.md", summary.render(manifest, tried, sanitized))
     folder.write(there, "junit.xml", junit.render("races-gpu", found, lambda finding: finding.text))
+    out.print(summary.ran(manifest).replace("**", ""), markup=False)
     table = Table("trial", "verdict", "repeats", "control", "control undisturbed", "s")
     for one in tried:
         figures = map(judging.outcome, (one.sound, one.control, one.undisturbed))

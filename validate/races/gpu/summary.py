@@ -15,13 +15,18 @@ TRIALS = (
 )
 
 
+def ran(manifest: Manifest) -> str:
+    """For whoever reads the verdict."""
+    return f"What ran: **vLLM's own kernels**, on {manifest.gpu}."
+
+
 def render(manifest: Manifest, tried: Sequence[Tried], sanitized: Sequence[Sanitized]) -> str:
     """All of a run."""
     done = len(tried) + len(sanitized)
     text = [
         "# Races on a GPU",
         f"**{manifest.verdict}**: {done} of {manifest.planned}.",
-        f"What ran: **vLLM's own kernels**, on {manifest.gpu}.",
+        ran(manifest),
         TRIALS,
     ]
     if tried:
