@@ -19,20 +19,24 @@ from validate.paths.emulated.mailbox import arm
 from validate.races.gpu import trial
 from validate.races.gpu.adversaries import ADVERSARIES
 from validate.races.gpu.adversaries.held_back import LATE, held_back, last
+from validate.races.gpu.adversaries.successor import SHUT
 from validate.races.gpu.bound import Bound, contents
-from validate.races.gpu.device import hog, poison, predecessor, scatter, successor
+from validate.races.gpu.device import hog, passing, poison, predecessor, scatter, successor
 from validate.races.gpu.record import Attempt
 
 Work = Callable[[], None]
 
 
 class Queues(NoGpu):
-    """Three streams, of which nothing runs before it is asked for; and the suite's own kernels, played."""
+    """Three streams, of which nothing runs before it is asked for; and the suite's own kernels, played.
+
+    ``in_order``: a GPU whose kernels end in their stream's order, whatever they wait for.
+    """
 
     multiprocessors, device = 132, torch.device("cpu")
 
-    def __init__(self, waits: bool) -> None:
-        self.waits = waits
+    def __init__(self, waits: bool, in_order: bool = False) -> None:
+        self.waits, self.in_order = waits, in_order
         self.main, self.side, self.third = (SimpleNamespace(cuda_stream=number) for number in (1, 2, 3))
         self.queued: list[tuple[str, int, Work]] = []
         self.made: list[str] = []
@@ -45,10 +49,11 @@ class Queues(NoGpu):
 
     def finish(self, bound: Bound) -> None:
         """Everything else before the kernel, or the kernel before everything."""
-        mine = [one for one in self.queued if one[0] == "kernel"]
+        mine = [one for one in self.queued if one[0] in ("kernel", "passing")]
         after = [one for one in self.queued if one[0] == "successor"]
-        others = [one for one in self.queued if one[0] not in ("kernel", "successor")]
-        self.queued = [*others, *mine, *after] if self.waits else [*mine, *after, *others]
+        others = [one for one in self.queued if one[0] not in ("kernel", "passing", "successor")]
+        waits = self.in_order or (self.waits and not any(name == "passing" for name, *_ in mine))
+        self.queued = [*others, *mine, *after] if waits else [*mine, *after, *others]
         self._run()
 
     def _run(self) -> None:
@@ -66,11 +71,11 @@ def words(address: Any, count: int) -> Any:
 
 
 @pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], Queues]:
+def played(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Queues]:
     """Makes queues, which the suite's own kernels then go to."""
 
-    def made(waits: bool) -> Queues:
-        queues = Queues(waits)
+    def made(waits: bool, in_order: bool = False) -> Queues:
+        queues = Queues(waits, in_order)
 
         def scattered(target: Any, payload: Any, order: Any, pauses: Any, count: Any, blocks: Any, stream: Any) -> None:
             def work() -> None:
@@ -97,6 +102,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], Queues]:
             monkeypatch.setattr(module, "compiled", lambda fake=fake: fake)
         poisoned = lambda blocks, stream: queues.queue("poison", stream, lambda: None)  # noqa: E731
         monkeypatch.setattr(poison, "compiled", lambda: poisoned)
+        monkeypatch.setattr(passing, "compiled", lambda: lambda stream: queues.queue("passing", stream, lambda: None))
         return queues
 
     monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: None)
@@ -128,7 +134,7 @@ OWN = {
     "words": {"scatter"},
     "held-back": {"scatter"},
     "predecessor": {"predecessor"},
-    "successor": {"predecessor", "successor"},
+    "successor": {"predecessor", "successor", "passing"},
     "poisoned": {"poison"},
     "crowded": {"scatter", "hog"},
     "undisturbed": set(),
@@ -136,17 +142,36 @@ OWN = {
 
 
 @pytest.mark.parametrize("name", ADVERSARIES)
-def test_a_kernel_that_waits_is_right_under_each(played: Callable[[bool], Queues], name: str) -> None:
+def test_a_kernel_that_waits_is_right_under_each(played: Callable[..., Queues], name: str) -> None:
     queues = played(True)
     assert tried(queues, name) == Attempt(repeats=12)
     assert set(queues.made) == {"kernel", *OWN[name]}
 
 
 @pytest.mark.parametrize("name", ["words", "held-back", "predecessor", "successor", "crowded"])
-def test_a_kernel_that_does_not_wait_is_wrong_under_each(played: Callable[[bool], Queues], name: str) -> None:
+def test_a_kernel_that_does_not_wait_is_wrong_under_each(played: Callable[..., Queues], name: str) -> None:
     found = tried(played(False), name)
     assert found.unequal == 12, found
     assert found.first
+
+
+def test_where_kernels_end_in_order_a_missing_wait_is_never_wrong_and_that_is_said(played: Callable[..., Queues]) -> None:
+    found = tried(played(False, in_order=True), "successor")
+    assert found == Attempt(repeats=12, shut=SHUT)
+    assert SHUT.endswith("right in 20 of 20")
+
+
+def test_nothing_is_said_where_the_three_were_launched_too_late(
+    monkeypatch: pytest.MonkeyPatch, played: Callable[..., Queues]
+) -> None:
+    queues, finish = played(False, in_order=True), Queues.finish
+
+    def slow(self: Queues, bound: Bound) -> None:
+        self.late += 1
+        finish(self, bound)
+
+    monkeypatch.setattr(Queues, "finish", slow)
+    assert tried(queues, "successor").shut is None
 
 
 def test_held_back_is_in_turn_a_slot_a_fragment_of_each_row_and_a_word_of_each_row() -> None:

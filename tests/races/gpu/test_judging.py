@@ -61,6 +61,16 @@ def test_verdicts(sound: Attempt | None, control: Attempt | None, wanted: Verdic
         assert "this proves nothing" in judging.why(tried)
 
 
+def test_a_right_control_proves_nothing_either_way_where_no_kernel_could_be_wrong() -> None:
+    shut = Attempt(repeats=200, shut="this GPU waits for all")
+    tried = Tried(trial=TRIAL, sound=FINE, control=shut)
+    assert judging.verdict(tried) is None
+    assert judging.why(tried).endswith("/kda-wait: not judged: this GPU waits for all")
+    assert judging.verdict(Tried(trial=TRIAL, sound=BAD, control=shut)) is Verdict.FAIL
+    wrong = BAD.model_copy(update={"shut": shut.shut})
+    assert judging.verdict(Tried(trial=TRIAL, sound=FINE, control=wrong)) is Verdict.PASS
+
+
 def test_a_control_that_was_launched_too_late_is_told() -> None:
     tried = Tried(trial=TRIAL, sound=FINE, control=Attempt(repeats=200, late=150))
     assert "right, too, in 200 repeats, of which 150 were launched too late: this" in judging.why(tried)

@@ -62,6 +62,7 @@ def test_copies_compile_without_what_is_taken_out(
 MARKS = {
     "scatter": ["ld.relaxed.sys.global", "%globaltimer", "st.relaxed.sys.global"],
     "predecessor": ["griddepcontrol.launch_dependents", "%globaltimer", "st.relaxed.sys.global"],
+    "passing": ["griddepcontrol.launch_dependents"],
     "successor": ["griddepcontrol.wait", "ld.relaxed.sys.global", "st.relaxed.sys.global"],
     "hog": [".shared", "%globaltimer"],
     "poison": ["st.shared", "%globaltimer"],

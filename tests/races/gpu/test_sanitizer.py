@@ -108,6 +108,9 @@ def test_a_race_that_is_worded_otherwise_is_one(worded: str) -> None:
 
 def test_barriers() -> None:
     assert told(SYNCCHECK) == [("error", "Barrier error detected. Divergent thread(s) in block.", 1)]
+    assert sanitizer.parsed(SYNCCHECK)[0][0].places == ("0xd0",)
+    cut = SYNCCHECK.replace(f"=========     at {NAME}+0xd0\n", f"=========     {NAME}, somewhere\n")
+    assert sanitizer.parsed(cut)[0][0].places == ()
 
 
 def test_other_kernels_are_left_out() -> None:
@@ -154,7 +157,9 @@ def test_a_session(tmp_path: Path, said: str, reports: int, lost: str | None) ->
 def test_sessions_are_chosen_by_words_and_begin_with_the_controls() -> None:
     every = sanitizer.sessions(None)
     assert len({one.name for one in every}) == len(every)
-    assert [one.fault is not None for one in every[:3]] == [True, True, False]
+    controls = [one.tool for one in every if one.fault is not None]
+    assert sorted(controls) == sorted(sanitizer.TOOLS)
+    assert [one.fault is not None for one in every[:5]] == [True, True, True, True, False]
     assert {one.tool for one in sanitizer.sessions("attn_res")} == set(sanitizer.TOOLS)
 
 

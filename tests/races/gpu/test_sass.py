@@ -68,16 +68,42 @@ def test_unknown_places_stay_as_they_are() -> None:
     assert sass.explained(report(), {}) == report()
 
 
+def missing(place: str, text: str = "Barrier error detected. Missing wait.") -> Report:
+    return report("error", place).model_copy(update={"text": text})
+
+
+def test_no_wait_is_missing_before_an_mbarriers_first_arrival() -> None:
+    found = sass.explained(missing("0x110"), sass.parsed(LINES))
+    assert found.places == (f"+0x110 {ARMS[1]}",)
+    assert found.explained == sass.FIRST
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "text"),
+    [
+        ("EXCH.64 URZ, [UR6+0x700]", "EXCH.64 URZ, [UR6+0x708]", "0x110", "Missing wait"),  # another's initialisation
+        ("", "", "0x100", "Missing wait"),  # no arrival
+        ("", "", "0x110", "Barrier error detected. Divergent thread(s) in block."),
+        ("/*0110*/", "/*0110*/ BAR.SYNC 0x0 ;\n/*0130*/", "0x130", "Missing wait"),  # others may have arrived
+    ],
+)
+def test_another_missing_wait_is_told_and_not_explained(old: str, new: str, place: str, text: str) -> None:
+    found = sass.explained(missing(place, text), sass.parsed(LINES.replace(old, new)))
+    assert found.places[0].startswith(f"+{place} ")
+    assert found.explained is None
+
+
 REPORTED = [  # on an H200, by nvidia-cutlass-dsl 4.8.0
     ("attn_res", {"slots": 8, "rows": 2}, [("0x100", "0x110"), ("0x120", "0x130")]),
     ("kda", {"tp": 16, "rows": 4}, [("0x300", "0x330"), ("0x2a0", "0x2b0")]),
+    ("mla_query", {"tp": 16, "rows": 2}, [("0x240",)]),
 ]
 
 
 @pytest.mark.skipif(sass.program() is None, reason="nvdisasm is not there")
 @pytest.mark.parametrize(("kernel", "sizes", "places"), REPORTED)
 def test_what_was_reported_on_vllms_kernels_is_explained(
-    tmp_path: Path, vllm_source: Path, kernel: str, sizes: dict[str, int], places: list[tuple[str, str]]
+    tmp_path: Path, vllm_source: Path, kernel: str, sizes: dict[str, int], places: list[tuple[str, ...]]
 ) -> None:
     pytest.importorskip("cutlass")
     kept = {"CUTE_DSL_KEEP_CUBIN": "1", "CUTE_DSL_DUMP_DIR": str(tmp_path), "CUTE_DSL_ARCH": "sm_90a"}
@@ -86,6 +112,7 @@ def test_what_was_reported_on_vllms_kernels_is_explained(
     code = sass.read(tmp_path)
     assert code
     for name in code:
-        for pair in places:
-            one = report("warning", *pair).model_copy(update={"kernel": name})
-            assert sass.explained(one, code).explained == sass.ARMED, (name, pair)
+        for there in places:
+            one = report("warning", *there) if len(there) == 2 else missing(*there)
+            found = sass.explained(one.model_copy(update={"kernel": name}), code)
+            assert found.explained == (sass.ARMED if len(there) == 2 else sass.FIRST), (name, there)

@@ -107,6 +107,15 @@ def test_a_control_that_is_right_is_no_pass(tmp_path: Path) -> None:
     assert 'errors="1"' in junit
 
 
+def test_what_this_gpu_cannot_get_wrong_is_not_judged_and_no_run_by_itself(tmp_path: Path) -> None:
+    code, summary, junit, said = ended(tmp_path, FINE, FINE.model_copy(update={"shut": "it waits for all"}))
+    assert code == 3
+    assert "| not judged | 200 right | 200 right |" in summary
+    assert "not judged: it waits for all" in summary
+    assert "not judged: it waits for all" in said
+    assert 'skipped="1"' in junit
+
+
 def test_a_report_of_the_sanitizer_fails(tmp_path: Path) -> None:
     report = Report(severity="error", text="Invalid __global__ read", kernel="kernel_cutlass_kda", count=3)
     one = Sanitized(tool="memcheck", kernel="kda", sizes={"rows": 4}, reports=(report,))
@@ -229,5 +238,6 @@ def test_an_explained_report_is_a_note(tmp_path: Path) -> None:
     one = Sanitized(tool="racecheck", kernel="kda", sizes={"rows": 4}, reports=(report,))
     code, summary, _, _ = ended(tmp_path, FINE, WRONG, one)
     assert code == 0
+    assert "since the tool does not come back: racecheck of kda, {'tp': 8, 'rows': 32}; racecheck of kda" in summary
     assert "| racecheck/kda/rows4 | PASS | 2, 2 of them explained |  |" in summary
-    assert "- racecheck/kda/rows4: +0x10 A, +0x20 B: no race: one thread" in summary
+    assert "- racecheck/kda/rows4: +0x10 A, +0x20 B: no fault: one thread" in summary

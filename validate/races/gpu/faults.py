@@ -101,6 +101,9 @@ FAULTS: Mapping[str, Fault] = {
         old=f"nw = norm_weight[thread]\n\n                {WAIT}",
         new="nw = norm_weight[thread]\n",
     ),
+    "kda-null-slot": _fault(
+        "the null slot's state is read, which nobody wrote", KDA, old="slot = slots[token]\n", new="slot = slots[token] * 0\n"
+    ),
     "kda-cluster-wait": _fault("decays are sent to blocks that have not begun", KDA, old=CLUSTER_WAIT, new="pass"),
     "kda-decays-short": _fault(
         "the barrier of the decays expects a quarter of them",
@@ -137,11 +140,17 @@ FAULTS: Mapping[str, Fault] = {
         "no wait for the gathered rows", MLA_QUERY, old="        wait(barq)\n        latent_col", new="        latent_col"
     ),
     "value-wait": _fault("no wait for the predecessor", MLA_VALUE, old=f"        {WAIT}\n", new="\n"),
-    "value-copy-wait": _fault(
-        "no wait for the rows that are copied to shared memory",
+    "value-warps": _fault(
+        "no barrier between the warps' copies to shared memory and whoever reads them",
         MLA_VALUE,
-        old="        cute.arch.cp_async_wait_group(0)\n",
-        new="\n",
+        old="cp_async_wait_group(0)\n        cute.arch.sync_threads()",
+        new="cp_async_wait_group(0)",
+    ),
+    "value-three-warps": _fault(
+        "a warp passes the block's barrier by",
+        MLA_VALUE,
+        old="cp_async_wait_group(0)\n        cute.arch.sync_threads()",
+        new="cp_async_wait_group(0)\n        if warp < 3:\n            cute.arch.sync_threads()",
     ),
     "producer-wait": _fault("no wait for the predecessor", PRODUCER, old=f"        {WAIT}\n", new="\n"),
     "producer-warps": _fault(

@@ -15,7 +15,7 @@ class Repeat:
     unarmed: int
 
 
-def attempt(done: Sequence[Repeat], hung: str | None, error: str | None, late: int = 0) -> Attempt:
+def attempt(done: Sequence[Repeat], hung: str | None, error: str | None, late: int = 0, shut: str | None = None) -> Attempt:
     """The repeats that ended, and how the one after them did not."""
     details = [one.unequal or (f"{one.unarmed} words are not armed again" if one.unarmed else None) for one in done]
     return Attempt(
@@ -27,16 +27,22 @@ def attempt(done: Sequence[Repeat], hung: str | None, error: str | None, late: i
         error=error,
         detail=next((detail for detail in [*details, hung, error] if detail is not None), None),
         late=late,
+        shut=shut,
     )
 
 
-def verdict(tried: Tried) -> Verdict:
-    """FAIL if the fixed kernel was wrong; else INCONCLUSIVE if the control was right; INVALID without a result of either."""
+def verdict(tried: Tried) -> Verdict | None:
+    """FAIL if the fixed kernel was wrong; else INCONCLUSIVE if the control was right; INVALID without a result of either.
+
+    None, nothing to judge, if on this GPU no control could be wrong.
+    """
     if tried.sound is not None and tried.sound.wrong:
         return Verdict.FAIL
     if tried.sound is None or tried.control is None:
         return Verdict.INVALID
-    return Verdict.PASS if tried.control.wrong else Verdict.INCONCLUSIVE
+    if tried.control.wrong:
+        return Verdict.PASS
+    return Verdict.INCONCLUSIVE if tried.control.shut is None else None
 
 
 def why(tried: Tried) -> str:
@@ -45,6 +51,8 @@ def why(tried: Tried) -> str:
         return f"{tried.trial.name}: {outcome(tried.sound)}: {tried.sound.detail}"
     if tried.sound is None or tried.control is None:
         return f"{tried.trial.name}: no result: {tried.lost}"
+    if tried.control.shut is not None:
+        return f"{tried.trial.name}: not judged: {tried.control.shut}"
     late = f", of which {tried.control.late} were launched too late" if tried.control.late else ""
     repeats = f"{tried.control.repeats} repeats{late}"
     return f"{tried.trial.name}: the kernel without the fix is right, too, in {repeats}: this proves nothing"

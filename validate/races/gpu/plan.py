@@ -64,18 +64,18 @@ TRIALS: tuple[Trial, ...] = (
     _trial("kda", KDA_32, "poisoned", "kda-norms", "kda-warp"),
     _trial("mla_query", QUERY_2, "poisoned", "query-cluster-wait", "query-start"),
     _trial("mla_query", QUERY_2, "poisoned", "query-short", "query-send"),
+    _trial("mla_value", {"tp": 16, "rows": 8, "q": 4}, "poisoned", "value-warps", "value-warp"),
     _trial("o_proj", {"tp": 8, "rows": 4}, "poisoned", "producer-warps", "producer-warp"),
     # poisoned shared memory alone
     _trial("attn_res", RING, "poisoned", "attn_res-exchange-wait"),
     _trial("kda", {"tp": 8, "rows": 64}, "poisoned", "kda-state-wait"),
     _trial("mla_query", QUERY_1, "poisoned", "query-gather-wait"),
-    _trial("mla_value", {"tp": 16, "rows": 8, "q": 4}, "poisoned", "value-copy-wait"),
     # few multiprocessors: clusters start late, and after their payload
     _trial("attn_res", RING, "crowded", "re-armed-early"),
     _trial("attn_res", RING_64, "crowded", "first-slot"),
     _trial("route", {"rows": 16}, "crowded", "first-word"),
     _trial("kda", KDA_64, "crowded", "kda-norms"),
-    _trial("mla_value", {"tp": 8, "rows": 64}, "crowded", "value-copy-wait"),
+    _trial("mla_value", {"tp": 8, "rows": 64}, "crowded", "value-warps"),
 )
 
 

@@ -44,6 +44,7 @@ class Attempt(Record):
 
     ``first``: the first, or only, launch in its process was one of the unequal. ``hung``: the last did not end. ``error``: it
     ended in a CUDA error. ``detail``: the first thing that was wrong. ``late``: repeats whose launches were too late to overlap.
+    ``shut``: why no kernel could be wrong under this adversary on this GPU.
     """
 
     repeats: int
@@ -54,6 +55,7 @@ class Attempt(Record):
     error: str | None = None
     detail: str | None = None
     late: int = 0
+    shut: str | None = None
 
     @property
     def wrong(self) -> bool:
@@ -78,7 +80,8 @@ class Tried(Record):
 class Report(Record):
     """One finding of compute-sanitizer: what, in which kernel, how often.
 
-    ``places``: of a race, the two accesses' offsets in the kernel's code, and the instructions there where they are known.
+    ``places``: of a race the two accesses' offsets in the kernel's code, of a barrier's error its own, and the instructions there
+    where they are known.
     ``explained``: why it is none.
     """
 

@@ -145,13 +145,16 @@ def end(there: Path, manifest: Manifest, tried: Sequence[Tried], sanitized: Sequ
     for one in tried:
         figures = map(judging.outcome, (one.sound, one.control, one.undisturbed))
         judged = judging.verdict(one)
-        table.add_row(one.trial.name, judged, *figures, f"{one.seconds:.0f}", style=COLOURS[judged])
+        style = None if judged is None else COLOURS[judged]
+        table.add_row(one.trial.name, judged or summary.NOT_JUDGED, *figures, f"{one.seconds:.0f}", style=style)
     for session in sanitized:
         judged = judging.sanitized_verdict(session)
         reports = str(sum(report.count for report in session.reports))
         table.add_row(session.name, judged, f"{reports} reports", "", "", f"{session.seconds:.0f}", style=COLOURS[judged])
     out.print(table)
     for check in found:
+        if check.verdict is None:
+            out.print(check.detail, markup=False, soft_wrap=True)
         for finding in check.findings:
             out.print(finding.text, markup=False, soft_wrap=True)
     out.print(f"{verdict}  {there}", markup=False, soft_wrap=True)
@@ -164,7 +167,9 @@ def checks(tried: Sequence[Tried], sanitized: Sequence[Sanitized]) -> list[Check
     return made + [_check(one.name, judging.sanitized_verdict(one), judging.sanitized_why(one)) for one in sanitized]
 
 
-def _check(name: str, verdict: Verdict, why: str) -> Check:
+def _check(name: str, verdict: Verdict | None, why: str) -> Check:
+    if verdict is None:
+        return Check(name=name, verdict=None, detail=why)
     findings = () if verdict is Verdict.PASS else (Finding(verdict=verdict, text=why),)
     return Check(name=name, verdict=verdict, detail=name, findings=findings)
 

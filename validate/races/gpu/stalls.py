@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from validate.paths.vllm.edits import Change
-from validate.paths.vllm.entries import FRONT, MLA_QUERY
+from validate.paths.vllm.entries import FRONT, MLA_QUERY, MLA_VALUE
 from validate.races.gpu.faults import ATTN_RES, KDA, PRODUCER
 
 LONG = 100_000  # ns
@@ -89,6 +89,12 @@ STALLS: Mapping[str, Stall] = {
         MLA_QUERY,
         "part == 1",
         "        nrows = min(R, max(0, 128 - R * part))",
+    ),
+    "value-warp": _before(
+        "the third warp, before it copies its part of the rows",
+        MLA_VALUE,
+        "warp == 2",
+        "        for c in range(tid, 16 * 64, 128):",
     ),
     "producer-warp": _before(
         "the fourth warp, before it stores its part",

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from validate.races.gpu import judging, plan
+from validate.races.gpu import judging, plan, sanitizer
 from validate.races.gpu.record import Manifest, Sanitized, Tried
 from validate.races.gpu.stalls import STALLS
 from validate.report.tables import markdown
 from validate.verdict import Verdict
 
+NOT_JUDGED = "not judged"
 TRIALS = (
     "Each repeat has another payload than the last and is held against the undisturbed result bit for bit; mailboxes must be "
     "armed again. Each trial's first launch is its kernel's first, in a fresh process. The control is the same trial on a copy "
@@ -38,8 +39,10 @@ def render(manifest: Manifest, tried: Sequence[Tried], sanitized: Sequence[Sanit
         text.append("## compute-sanitizer")
         rows = [[one.name, judging.sanitized_verdict(one), _count(one), _reports(one)] for one in sanitized]
         text.append(markdown(["session", "verdict", "reports", "what"], rows))
+        missing = [f"{tool} of {kernel}, {sizes}" for tool, kernel, sizes in sanitizer.ENDLESS]
+        text.append(f"Not looked at, since the tool does not come back: {'; '.join(missing)}.")
         notes = {(one.name, report.places): report.explained for one in sanitized for report in one.reports if report.explained}
-        text += [f"- {name}: {', '.join(places)}: no race: {why}" for (name, places), why in notes.items()]
+        text += [f"- {name}: {', '.join(places)}: no fault: {why}" for (name, places), why in notes.items()]
     where = f"commit {manifest.commit or 'unknown'}{' with changes' if manifest.dirty else ''}, vLLM {manifest.vllm.version}"
     text.append(f"{manifest.start} to {manifest.end}, {where}, {manifest.machine.cpu}")
     return "\n\n".join(text) + "\n"
@@ -49,7 +52,7 @@ def _row(one: Tried) -> list[object]:
     trial = one.trial
     adversary = trial.adversary if trial.stall is None else f"{trial.adversary}; delay: {STALLS[trial.stall].says}"
     outcomes = [judging.outcome(attempt) for attempt in (one.sound, one.control, one.undisturbed)]
-    return [trial.kernel, trial.case, adversary, judging.verdict(one), *outcomes, plan.says(trial)]
+    return [trial.kernel, trial.case, adversary, judging.verdict(one) or NOT_JUDGED, *outcomes, plan.says(trial)]
 
 
 def _reports(one: Sanitized) -> str:

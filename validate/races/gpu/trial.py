@@ -60,6 +60,7 @@ def repeated(
     """So many repeats. ``wanted`` is asked for the undisturbed results after the first, which is its kernel's first launch."""
     done: list[Repeat] = []
     hung = error = None
+    shut = adversary.shut()
     late = bench.late
     try:
         first = once(bench, adversary, samples, 0)
@@ -73,7 +74,7 @@ def repeated(
         if not any(mark in str(caught) for mark in CUDA_ERRORS):
             raise
         error = str(caught).splitlines()[0]
-    return attempt(done, hung, error, bench.late - late)
+    return attempt(done, hung, error, bench.late - late, shut)
 
 
 def compared(got: Result, right: Result) -> Repeat:

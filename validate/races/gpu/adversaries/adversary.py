@@ -32,6 +32,10 @@ class Adversary:
         """Launches everything, and waits for nothing."""
         raise NotImplementedError
 
+    def shut(self) -> str | None:
+        """Why no kernel could be wrong under it on this GPU; None if one could. Launches what it needs to find that out."""
+        return None
+
     def seen(self) -> str | None:
         """What it saw go wrong itself, once all has ended."""
         return None

@@ -39,8 +39,8 @@ def bind(source: Source, device: torch.device, *, tp: int, rows: int, q: int = 1
 
     def refresh(seed: int) -> None:
         poison(out)
-        draw(seed, projected, conv)
-        draw(seed + 1, state, scale=0.25)
+        draw(seed, projected, conv[1:])  # the null slot is left as it came: nothing reads it
+        draw(seed + 1, state[1:], scale=0.25)
 
     def launch() -> object:
         if q == 1:
