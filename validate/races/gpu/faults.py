@@ -101,8 +101,11 @@ FAULTS: Mapping[str, Fault] = {
         old=f"nw = norm_weight[thread]\n\n                {WAIT}",
         new="nw = norm_weight[thread]\n",
     ),
-    "kda-null-slot": _fault(
-        "the null slot's state is read, which nobody wrote", KDA, old="slot = slots[token]\n", new="slot = slots[token] * 0\n"
+    "kda-next-slot": _fault(
+        "the next slot's state is read, of the last one a state that nobody wrote",
+        KDA,
+        old="slot = slots[token]\n",
+        new="slot = slots[token] + 1\n",
     ),
     "kda-cluster-wait": _fault("decays are sent to blocks that have not begun", KDA, old=CLUSTER_WAIT, new="pass"),
     "kda-decays-short": _fault(
@@ -146,11 +149,11 @@ FAULTS: Mapping[str, Fault] = {
         old="cp_async_wait_group(0)\n        cute.arch.sync_threads()",
         new="cp_async_wait_group(0)",
     ),
-    "value-three-warps": _fault(
-        "a warp passes the block's barrier by",
+    "value-lanes": _fault(
+        "four lanes of each warp pass the block's barrier by",
         MLA_VALUE,
         old="cp_async_wait_group(0)\n        cute.arch.sync_threads()",
-        new="cp_async_wait_group(0)\n        if warp < 3:\n            cute.arch.sync_threads()",
+        new="cp_async_wait_group(0)\n        if lane < 28:\n            cute.arch.sync_threads()",
     ),
     "producer-wait": _fault("no wait for the predecessor", PRODUCER, old=f"        {WAIT}\n", new="\n"),
     "producer-warps": _fault(

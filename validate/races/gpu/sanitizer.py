@@ -42,10 +42,12 @@ CASES: tuple[tuple[str, dict[str, int]], ...] = (
 CONTROLS = (
     ("memcheck", "attn_res", {"slots": 8, "rows": 2, "write": 7}, "block-beyond"),
     ("racecheck", "kda", {"tp": 16, "rows": 4}, "kda-norms"),
-    ("synccheck", "mla_value", {"tp": 16, "rows": 8, "q": 4}, "value-three-warps"),
-    ("initcheck", "kda", {"tp": 16, "rows": 4}, "kda-null-slot"),
+    ("synccheck", "mla_value", {"tp": 16, "rows": 8, "q": 4}, "value-lanes"),
+    ("initcheck", "kda", {"tp": 16, "rows": 4}, "kda-next-slot"),
 )
-# racecheck does not come back from these (2025.3.1, H200): 110 s for one request of two tokens, where decode of four takes 4 s.
+# racecheck does not come back from these (2025.3.1). Where KDA loads early, or verifies, its gate warps wait for the cluster
+# before they send the decays; the main warps wait for the decays, and then for the cluster. All have arrived at the
+# cluster's barrier by then. But racecheck lets no warp past that wait before all are at it, as its deadlock detection shows.
 ENDLESS = (
     ("racecheck", "kda", {"tp": 8, "rows": 32}),
     ("racecheck", "kda", {"tp": 16, "rows": 8, "q": 4}),

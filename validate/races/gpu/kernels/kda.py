@@ -28,19 +28,20 @@ def bind(source: Source, device: torch.device, *, tp: int, rows: int, q: int = 1
     )
     policies = {rows: (pitch, gate_mode(heads, rows))} if q == 1 else {(requests, q): (pitch, int(heads == 12))}
     taps = K3.conv_width - 1 if q == 1 else q + 2
-    conv = torch.empty(rows + 1, taps, 3 * width, dtype=torch.bfloat16, device=device)
-    state = torch.empty(rows + 1, heads, dim, dim, dtype=torch.float32, device=device)
+    # Slot 0 is the null slot and the last nobody's: both are left as they came, and nothing reads them.
+    conv = torch.empty(rows + 2, taps, 3 * width, dtype=torch.bfloat16, device=device)
+    state = torch.empty(rows + 2, heads, dim, dim, dtype=torch.float32, device=device)
     caches = (conv, state)
     kernel = imported(source, PREPARED_KDA, "PreparedKda")(attention, policies, False).prepare_caches(caches)
     late, (projected,) = region(device, [((rows, pitch), torch.bfloat16)])
     out = torch.empty(rows, width, dtype=torch.bfloat16, device=device)
-    slots = torch.arange(rows, 0, -1, dtype=torch.int32, device=device)  # 0 is the null slot
+    slots = torch.arange(rows, 0, -1, dtype=torch.int32, device=device)
     accepted = torch.full((requests,), max(1, q // 2), dtype=torch.int32, device=device)
 
     def refresh(seed: int) -> None:
         poison(out)
-        draw(seed, projected, conv[1:])  # the null slot is left as it came: nothing reads it
-        draw(seed + 1, state[1:], scale=0.25)
+        draw(seed, projected, conv[1:-1])
+        draw(seed + 1, state[1:-1], scale=0.25)
 
     def launch() -> object:
         if q == 1:
