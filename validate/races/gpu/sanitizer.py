@@ -46,8 +46,9 @@ CONTROLS = (
     ("initcheck", "kda", {"tp": 16, "rows": 4}, "kda-next-slot"),
 )
 # racecheck does not come back from these (2025.3.1). Where KDA loads early, or verifies, its gate warps wait for the cluster
-# before they send the decays; the main warps wait for the decays, and then for the cluster. All have arrived at the
-# cluster's barrier by then. But racecheck lets no warp past that wait before all are at it, as its deadlock detection shows.
+# before they send the decays; the main warps wait for the decays, and then for the cluster. All have arrived at the cluster's
+# barrier by then. But racecheck lets no warp past that wait before all are at it, as its deadlock detection shows, also in a
+# kernel that has nothing but that.
 ENDLESS = (
     ("racecheck", "kda", {"tp": 8, "rows": 32}),
     ("racecheck", "kda", {"tp": 16, "rows": 8, "q": 4}),

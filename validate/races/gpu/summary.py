@@ -16,6 +16,12 @@ TRIALS = (
 )
 
 
+SESSIONS = (
+    "Each session launches one kernel twice under one of compute-sanitizer's tools. A name with a fault at its end is a copy of "
+    "vLLM's file that the tool must report: without one its silence would prove nothing."
+)
+
+
 def ran(manifest: Manifest) -> str:
     """For whoever reads the verdict."""
     return f"What ran: **vLLM's own kernels**, on {manifest.gpu}."
@@ -24,19 +30,17 @@ def ran(manifest: Manifest) -> str:
 def render(manifest: Manifest, tried: Sequence[Tried], sanitized: Sequence[Sanitized]) -> str:
     """All of a run."""
     done = len(tried) + len(sanitized)
-    text = [
-        "# Races on a GPU",
-        f"**{manifest.verdict}**: {done} of {manifest.planned}.",
-        ran(manifest),
-        TRIALS,
-    ]
+    unjudged = sum(judging.verdict(one) is None for one in tried)
+    aside = f", {unjudged} of them not judged" if unjudged else ""
+    text = ["# Races on a GPU", f"**{manifest.verdict}**: {done} of {manifest.planned}{aside}.", ran(manifest)]
     if tried:
+        text.append(TRIALS)
         header = ["kernel", "case", "adversary", "verdict", "the kernel", "control", "control undisturbed", "the control's fault"]
         text.append(markdown(header, map(_row, tried)))
         wrong = [one for one in tried if judging.verdict(one) is not Verdict.PASS]
         text += [f"- {judging.why(one)}" for one in wrong]
     if sanitized:
-        text.append("## compute-sanitizer")
+        text += ["## compute-sanitizer", SESSIONS]
         rows = [[one.name, judging.sanitized_verdict(one), _count(one), _reports(one)] for one in sanitized]
         text.append(markdown(["session", "verdict", "reports", "what"], rows))
         missing = [f"{tool} of {kernel}, {sizes}" for tool, kernel, sizes in sanitizer.ENDLESS]
