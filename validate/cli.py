@@ -49,6 +49,7 @@ def numerics(
     """Judges every decode stage of both paths against the float64 reference."""
     from validate.numerics import detection, session  # not before it is needed: these import torch
     from validate.paths import group
+    from validate.records import writer
     from validate.records.model import Arguments
     from validate.report.console import console
 
@@ -75,7 +76,8 @@ def numerics(
         named = {name: value for name, value in given.items() if value is not None}
         arguments = Arguments.model_validate(named | {"seeds": chosen.seeds})
         current = session.start(arguments, chosen, output, workers, out)
-    return detection.detect(current) if current.manifest.arguments.mode == "faults" else session.numerics(current)
+    with writer.alone(current.folder):
+        return detection.detect(current) if current.manifest.arguments.mode == "faults" else session.numerics(current)
 
 
 @app.command()
@@ -181,12 +183,15 @@ def bench(profile: ProfileName = None, keyword: Keyword = None, seeds: Seeds = N
     """Measures cases per second, and what each stage and each part of it costs."""
     from validate.numerics import bench as benchmark
     from validate.numerics import session
+    from validate.records import writer
     from validate.records.model import Arguments
     from validate.report.console import console
 
     chosen = session.profile_of(profile or "cpu", seeds)
     arguments = Arguments(mode="bench", profile=profile or "cpu", keyword=keyword, seeds=chosen.seeds)
-    return benchmark.run(session.start(arguments, chosen, output, 1, console()))
+    current = session.start(arguments, chosen, output, 1, console())
+    with writer.alone(current.folder):
+        return benchmark.run(current)
 
 
 @app.command()
@@ -431,6 +436,7 @@ def _over_ranks(folder: Path, given: dict[str, object], out: "Console") -> int:
     """One of torchrun's processes: rank 0 keeps the record, the others do what it says."""
     from validate.numerics import over_ranks, session, together
     from validate.paths import group
+    from validate.records import writer
 
     try:
         together_with = group.current()
@@ -447,7 +453,9 @@ def _over_ranks(folder: Path, given: dict[str, object], out: "Console") -> int:
             together.refuse(together_with, str(error))
             raise
         try:
-            together.end(over_ranks.judge_together(current, together_with, chosen))
+            with writer.alone(folder):
+                code = over_ranks.judge_together(current, together_with, chosen)
+            together.end(code)
         except InputError as error:  # the disk is full, say
             together_with.refuse(str(error))
             raise

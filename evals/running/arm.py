@@ -25,9 +25,9 @@ from validate.equivalence.compare.comparability import apart
 from validate.equivalence.engine import Lost
 from validate.equivalence.record import model_digest, plantable
 from validate.errors import InputError
-from validate.records import provenance
+from validate.records import provenance, writer
 from validate.records.arm import NANS, Steps
-from validate.records.folder import MANIFEST, alone, now
+from validate.records.folder import MANIFEST, now
 from validate.verdict import Verdict
 
 # Where a record goes on.
@@ -80,7 +80,7 @@ def record(asked: Asked, out: Console, running: Asker | None = None) -> int:
         tasks = [fitting(one, asker.count, arms.engine["max_model_len"]) for one in tasks]
         manifest = _manifest(asked, arms, tasks, asker)
         records.begin(asked.there)
-        with alone(asked.there):
+        with writer.alone(asked.there):
             current = _recording(asked, manifest, tasks, out)
             if asked.default is not None:
                 current.watch = Watch(asked.default, asked.there)

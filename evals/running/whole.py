@@ -20,7 +20,7 @@ from validate.equivalence import side_by_side
 from validate.equivalence.arm import Name
 from validate.equivalence.record import plantable
 from validate.errors import InputError
-from validate.records import folder
+from validate.records import folder, writer
 from validate.records.model import Record
 from validate.verdict import Verdict
 
@@ -55,7 +55,7 @@ class Run:
 
     def all(self) -> int:
         """Records what is not recorded yet, then compares, while no other process writes to the run's folder."""
-        with folder.alone(self.there):
+        with writer.alone(self.there):
             return self._all()
 
     def _all(self) -> int:

@@ -15,7 +15,7 @@ from validate.equivalence.engine import metric
 from validate.equivalence.record import Asked, model_digest
 from validate.equivalence.server import Server
 from validate.errors import InputError
-from validate.records import arm_folder, folder
+from validate.records import arm_folder, writer
 from validate.records.arm import StepCount, Steps
 from validate.report.console import console
 
@@ -125,7 +125,7 @@ def test_a_killed_recording_goes_on(recorder: Any, tmp_path: Path) -> None:
 
 def test_what_another_process_records_is_not_resumed(recorder: Any) -> None:
     _, made = recorder(Double(), arm_set(ALONE))
-    with folder.alone(made.folder), pytest.raises(InputError, match="another process writes to"):
+    with writer.alone(made.folder), pytest.raises(InputError, match="another process writes to"):
         recorder(Double(), arm_set(ALONE), resume=made.folder)
 
 
@@ -301,6 +301,9 @@ def test_an_address_that_nobody_listens_on(tmp_path: Path) -> None:
         over_http("http://127.0.0.1:9", arm_set(TWO), tmp_path)
     with pytest.raises(InputError, match="an address such as http://host:8000 is wanted"):
         over_http("ftp://x", arm_set(TWO), tmp_path)
+    with pytest.raises(InputError, match="--url of host: it is recorded") as refused:
+        over_http("http://me:secret@host:8000", arm_set(TWO), tmp_path)
+    assert "secret" not in str(refused.value)
     with served(longest=99) as (url, _), pytest.raises(InputError, match="has max_model_len 99, and the arm file 200"):
         over_http(url, arm_set(TWO), tmp_path)
 

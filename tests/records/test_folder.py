@@ -119,13 +119,3 @@ def test_on_gb300_only_whole_stages_by_the_specialized_kernels_count(make_line: 
     assert verdict_of(missing, 2, "hopper") is Verdict.PASS
     failing = [make_line(ids[0], subject="vllm-specialized", figure=2.0), composed[1]]
     assert verdict_of(failing, 2, "gb300") is Verdict.FAIL
-
-
-def test_two_processes_do_not_write_to_one_folder(tmp_path: Path) -> None:
-    with records.alone(tmp_path):
-        with pytest.raises(InputError, match="another process writes to "), records.alone(tmp_path):
-            pass
-        with records.alone(records.create(tmp_path, "other")):
-            pass
-    with records.alone(tmp_path):
-        pass

@@ -9,6 +9,7 @@ from validate.equivalence.arm import ArmSet, Name
 from validate.equivalence.engine import block_size
 from validate.equivalence.scenes import Facts
 from validate.errors import InputError
+from validate.records.secrets import told
 
 EXTENSION = "validate.equivalence.extension.Steps"
 PROGRESS = {"disable_log_stats": False}  # the counters of NaN logits and preemptions
@@ -26,7 +27,7 @@ class Here:
         for variable, value in arms.environment.items():
             os.environ[variable] = value
         # Before vLLM is imported, which sets some of its own that differ from process to process.
-        self.environment = {name: value for name, value in sorted(os.environ.items()) if name.startswith("VLLM_")}
+        self.environment = told({name: value for name, value in sorted(os.environ.items()) if name.startswith("VLLM_")})
         try:
             import vllm
         except ImportError as error:

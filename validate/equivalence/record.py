@@ -21,7 +21,7 @@ from validate.equivalence.prompts import Prompts
 from validate.equivalence.scenes import Facts, Scene, build, digest, in_float32, with_tokens
 from validate.equivalence.server import Server
 from validate.errors import InputError
-from validate.records import arm_folder, folder, provenance
+from validate.records import arm_folder, folder, provenance, writer
 from validate.records.arm import NANS, ArmManifest, Steps, Transcript
 from validate.verdict import Verdict
 
@@ -134,7 +134,7 @@ def record(asked: Asked, out: Console, running: Engine | None = None) -> int:
     if asked.resume is None:
         return _record(asked, out, running)
     arm_folder.manifest(asked.resume)  # that there is one
-    with folder.alone(asked.resume):
+    with writer.alone(asked.resume):
         return _record(asked, out, running)
 
 
@@ -151,7 +151,7 @@ def _record(asked: Asked, out: Console, running: Engine | None) -> int:
         if len(facts) > 1:
             raise InputError("the servers differ in block size: start them with the same arguments")
         current = _recording(asked, facts.pop(), engines[0], earlier, out)
-        with contextlib.nullcontext() if earlier else folder.alone(current.folder):
+        with contextlib.nullcontext() if earlier else writer.alone(current.folder):
             return _recorded(asked, current, engines, source, out)
     finally:
         for engine in engines:

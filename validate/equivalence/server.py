@@ -37,6 +37,8 @@ class Server:
 
     def __init__(self, url: str, arms: ArmSet, pauses: tuple[float, ...] = PAUSES, silence: float = SILENCE) -> None:
         parts = urlsplit(url if "//" in url else f"http://{url}")
+        if parts.username or parts.password:
+            raise InputError(f"--url of {parts.hostname}: it is recorded, so an address without a name or password is wanted")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InputError(f"--url {url}: an address such as http://host:8000 is wanted")
         self.url, self._parts, self._arms = url, parts, arms

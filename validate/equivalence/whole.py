@@ -18,7 +18,7 @@ from validate.equivalence import detection, side_by_side
 from validate.equivalence.arm import NAMES, ArmSet, Name
 from validate.equivalence.compare import comparability, session
 from validate.errors import InputError
-from validate.records import arm_folder, folder
+from validate.records import arm_folder, folder, writer
 from validate.records.arm import ArmManifest
 from validate.records.model import Record
 from validate.verdict import Verdict
@@ -60,7 +60,7 @@ class Whole:
 
     def run(self) -> int:
         """Records what is not recorded yet, then compares. Exit code as of the verdict, 3 where an arm cannot be recorded."""
-        with folder.alone(self.there):
+        with writer.alone(self.there):
             return self._run()
 
     def _run(self) -> int:

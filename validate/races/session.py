@@ -14,7 +14,7 @@ from validate.errors import InputError
 from validate.races import searching, summary
 from validate.races.jobs import record
 from validate.races.record import EXPLORED, Asked, Explored, Manifest, read
-from validate.records import folder, provenance
+from validate.records import folder, provenance, writer
 from validate.report.console import COLOURS
 from validate.verdict import Verdict, worst
 
@@ -41,7 +41,7 @@ def begin(asked: Asked, output: Path) -> Path:
 
 def run(there: Path, workers: int, out: Console) -> int:
     """Makes the searches that are not recorded yet. Exit code as of the verdict; Ctrl-C keeps what is recorded."""
-    with folder.alone(there):
+    with writer.alone(there):
         manifest, found = read(there)
         if manifest.source != provenance.source():
             raise InputError(f"cannot resume {there}: the suite's source has changed since it was begun")

@@ -1,10 +1,8 @@
 """The folder of a run: written as the run goes, so that nothing that happens later loses what was measured."""
 
-import contextlib
-import fcntl
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from validate.errors import InputError
 from validate.records.model import SCHEMA_VERSION, Line, Manifest
 
-MANIFEST, MEASUREMENTS, LOCK = "manifest.json", "measurements.jsonl", ".lock"
+MANIFEST, MEASUREMENTS = "manifest.json", "measurements.jsonl"
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
@@ -38,24 +36,6 @@ def create(parent: Path, profile: str) -> Path:
     except OSError as error:
         raise unwritable(parent, error) from error
     raise InputError(f"cannot make a run folder in {parent}: {stem} and its 98 successors exist")
-
-
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """No other process writes to the folder meanwhile. InputError if one does; the system lets go when a process ends.
-
-    A file is locked, not the folder: NFS locks nothing that is open for reading only.
-    """
-    try:
-        file = (folder / LOCK).open("a")
-    except OSError as error:
-        raise unwritable(folder / LOCK, error) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"another process writes to {folder}: wait until it ends, or stop it") from None
-        yield
 
 
 def write(folder: Path, name: str, content: str) -> None:

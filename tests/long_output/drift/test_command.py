@@ -22,7 +22,7 @@ def test_too_few_steps_are_inconclusive(tool: Tool) -> None:
     done = tool(*SHORT)
     assert done.returncode == 2, done
     run = only_run(tool)
-    kept = {path.name for path in run.iterdir()} - {".lock"}
+    kept = {path.name for path in run.iterdir()} - {".lock", "SHA256SUMS"}
     assert kept == {"manifest.json", "measurements.jsonl", "junit.xml", "summary.md"}
     manifest = json.loads((run / "manifest.json").read_text())
     assert (manifest["verdict"], manifest["exit_code"]) == ("INCONCLUSIVE", 2)

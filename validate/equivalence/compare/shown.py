@@ -11,6 +11,7 @@ from rich.table import Table
 from validate.equivalence.compare.finding import Check
 from validate.records import folder
 from validate.records.arm import EngineManifest
+from validate.records.seal import seal
 from validate.report.console import COLOURS
 from validate.report.tables import markdown
 
@@ -22,6 +23,7 @@ def write(made: Path, comparison: BaseModel, summary: str, junit: str) -> None:
     folder.write(made, "comparison.json", comparison.model_dump_json(indent=2) + "\n")
     folder.write(made, "summary.md", summary)
     folder.write(made, "junit.xml", junit)
+    seal(made)
 
 
 def not_passed(lines: Sequence[str], out: Console, file: str = "comparison.json") -> None:

@@ -19,7 +19,7 @@ from validate.long_output.drift.track import Track
 from validate.long_output.drift.yardstick import OWN
 from validate.paths.emulated.kda import SpecializedKda
 from validate.records import folder as records
-from validate.records import provenance
+from validate.records import provenance, writer
 from validate.verdict import worst
 
 SPECIALIZED = "emulated-specialized"
@@ -39,7 +39,7 @@ class Run:
     def run(self) -> int:
         """All seeds that are not recorded yet, then the reports. Exit code as of the verdict."""
         torch.set_num_threads(1)  # operations of a few thousand elements: more threads only wait for each other
-        with records.alone(self.folder):
+        with writer.alone(self.folder):
             began = time.monotonic() - self.manifest.seconds
             try:
                 for seed in range(self.manifest.arguments.seeds):

@@ -19,7 +19,7 @@ from validate.paths.vllm import entries, source
 from validate.races.gpu import children, judging, plan, sanitizer, summary
 from validate.races.gpu.record import SANITIZED, TRIALS, Asked, Manifest, Sanitized, Tried, read
 from validate.races.jobs import record
-from validate.records import folder, provenance
+from validate.records import folder, provenance, writer
 from validate.records.model import VllmFiles
 from validate.report.console import COLOURS
 from validate.verdict import Verdict, worst
@@ -81,7 +81,7 @@ def run(there: Path, vllm_src: Path | None, workers: int, out: Console) -> int:
     ``vllm_src``: where vLLM's files are now, if not where the run was begun. InputError where anything has changed since.
     Ctrl-C ends the children and keeps what is recorded, which is then judged INVALID as a whole.
     """
-    with folder.alone(there):
+    with writer.alone(there):
         manifest, tried, sanitized = read(there)
         asked = _unchanged(there, manifest, vllm_src)
         tried = [one for one in tried if judging.verdict(one) is not Verdict.INVALID]
