@@ -171,6 +171,13 @@ def evals(session: nox.Session) -> None:
 
 
 @nox.session
+def signoff(session: nox.Session) -> None:
+    """Arguments are folders of run records."""
+    setup(session, "[evals,report]")
+    tool(session, "validate", "signoff", *session.posargs)
+
+
+@nox.session
 def engine_tests(session: nox.Session) -> None:
     engine(session, "[practice,evals]")
     if not CURRENT:

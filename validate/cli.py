@@ -15,6 +15,7 @@ import typer
 from validate.errors import InputError
 from validate.long_output.drift.command import drift
 from validate.races import command as races
+from validate.signoff.command import signoff
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,6 +26,7 @@ app.command()(races.races)
 app.command()(races.replay)
 app.command()(races.races_gpu)
 app.command()(drift)
+app.command()(signoff)
 
 Run = Annotated[Path, typer.Argument(help="folder of a run record")]
 ProfileName = Annotated[str | None, typer.Option(help="profile name, or a .toml file  [default: cpu]")]

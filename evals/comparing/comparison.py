@@ -38,6 +38,7 @@ from evals.comparing.strata import Stratum
 from evals.records import folder
 from evals.records.model import EvalManifest
 from validate.equivalence.compare.finding import Check, Finding, check
+from validate.records import seal
 from validate.records.model import SCHEMA_VERSION, Record
 from validate.stats.holm import holm
 from validate.verdict import Verdict, worst
@@ -46,14 +47,16 @@ ALPHA = 0.05  # of all scores' alarms together, and of all others'
 
 
 class Comparison(Record):
-    """``comparison.json``. ``folders``: of the arms, specialized last. ``flips``: items that differ, by task, of which
+    """``comparison.json``. ``folders``: of the arms, specialized last; ``records``: their digests (records/seal.py). ``flips``: items that differ, by task, of which
     ``flipped`` holds the first.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    layer: Literal["evals"] = "evals"
     verdict: Verdict
     exit_code: int
     folders: tuple[str, ...]
+    records: tuple[str, ...] = ()
     arms: tuple[EvalManifest, ...]
     checks: tuple[Check, ...]
     alarms: tuple[str, ...] = ()
@@ -249,5 +252,6 @@ def _long(one: Lengths) -> str:
 
 def _comparison(paths: list[Path], manifests: Sequence[EvalManifest], checks: list[Check], **figures: object) -> Comparison:
     verdict = worst(c.verdict for c in checks if c.verdict is not None)
-    fields = {"folders": [str(path) for path in paths], "arms": list(manifests), "checks": checks} | figures
+    of = {"folders": [str(path) for path in paths], "records": [seal.known(path) for path in paths], "arms": list(manifests)}
+    fields = of | {"checks": checks} | figures
     return Comparison.model_validate({"verdict": verdict, "exit_code": verdict.exit_code} | fields)

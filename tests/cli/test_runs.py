@@ -12,6 +12,7 @@ import pytest
 
 from tests.support import ROOT, SMALL, Tool
 
+FILES = {"manifest.json", "measurements.jsonl", "junit.xml", "summary.md", "SHA256SUMS", ".lock"}
 MANY = ("-k", SMALL, "--seeds", "20", "-n", "2")  # enough to be interrupted
 
 
@@ -45,7 +46,7 @@ def test_sound_paths_pass(tool: Tool) -> None:
     assert done.returncode == 0, done
     assert done.stderr == ""
     run = only_run(tool)
-    assert {path.name for path in run.iterdir()} == {"manifest.json", "measurements.jsonl", "junit.xml", "summary.md"}
+    assert {path.name for path in run.iterdir()} == FILES
     manifest = json.loads((run / "manifest.json").read_text())
     assert (manifest["verdict"], manifest["exit_code"], manifest["stages"]) == ("PASS", 0, ["kda"])
     assert {line["subject"] for line in measured(run)} == {"emulated-default", "emulated-specialized"}
@@ -94,7 +95,7 @@ def test_a_run_that_is_terminated_keeps_what_it_has_and_leaves_nothing_behind(to
     assert process.returncode == 130, (out, err)
     assert f"--resume runs/{run.name}" in out
     assert err == ""
-    assert {path.name for path in run.iterdir()} == {"manifest.json", "measurements.jsonl", "junit.xml", "summary.md"}
+    assert {path.name for path in run.iterdir()} == FILES
     assert not list(scratch.iterdir())
 
 

@@ -35,6 +35,7 @@ class Detection(Record):
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    layer: Literal["detection"] = "detection"
     arms: str
     default: str
     again: str

@@ -100,13 +100,17 @@ class Arguments(Record):
 
 
 class Machine(Record):
-    """Where it ran. ``memory_gib`` is the machine's, not what was used. ``gpus``: name, driver, compute capability of each."""
+    """Where it ran. ``memory_gib`` is the machine's, not what was used. ``gpus``: name, driver, compute capability of each.
+
+    ``image``: the digest of the container image, as whoever started the container says (``provenance.IMAGE``).
+    """
 
     system: str
     cpu: str
     cores: int
     memory_gib: float
     gpus: tuple[str, ...] = ()
+    image: str | None = None
 
     @property
     def kind(self) -> dict[str, Any]:
@@ -137,6 +141,7 @@ class Manifest(Record):
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    layer: Literal["numerics"] = "numerics"
     arguments: Arguments
     profile: Profile
     runs_on: str

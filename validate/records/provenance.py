@@ -12,6 +12,7 @@ from validate.records.model import Machine
 
 PACKAGE = Path(__file__).resolve().parents[1]
 NOT_INSTALLED = "not installed"
+IMAGE = "K3_PARITY_IMAGE"  # the variable by which a runner says which image it started: from within a container nobody can tell
 _DISTRIBUTIONS = ("k3-parity", "torch", "numpy", "pydantic", "pytest", "pytest-xdist")
 _COMPILERS = ("triton", "nvidia-cutlass-dsl", "apache-tvm-ffi", "flashinfer-python")  # of vLLM's kernels; where installed
 
@@ -52,7 +53,14 @@ def commit() -> tuple[str, bool] | tuple[None, None]:
 def machine() -> Machine:
     """The machine that runs this. ``cores`` are those that the process may use."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
-    return Machine(system=platform.platform(), cpu=_cpu(), cores=cores(), memory_gib=round(pages / 2**30, 1), gpus=_gpus())
+    return Machine(
+        system=platform.platform(),
+        cpu=_cpu(),
+        cores=cores(),
+        memory_gib=round(pages / 2**30, 1),
+        gpus=_gpus(),
+        image=os.environ.get(IMAGE),
+    )
 
 
 def cores() -> int:

@@ -36,6 +36,11 @@ def digest(there: Path) -> str:
     return hashlib.sha256(text(there / SUMS).encode()).hexdigest()
 
 
+def known(there: Path) -> str:
+    """The digest of a record, "" if it is not sealed."""
+    return digest(there) if (there / SUMS).is_file() else ""
+
+
 def altered(there: Path) -> list[str]:
     """What has changed since a run was sealed, a line a file; empty if nothing has. InputError if it is not sealed."""
     digest(there)

@@ -14,6 +14,7 @@ from validate.equivalence.compare.swings import swings
 from validate.equivalence.compare.table import Table, table
 from validate.equivalence.compare.timings import Timing, timings
 from validate.equivalence.compare.tokens import Divergence, Noise, counts, findings, margin, triage
+from validate.records import seal
 from validate.records.arm import ArmManifest
 from validate.records.arm_folder import Arm
 from validate.records.model import SCHEMA_VERSION, Record
@@ -31,14 +32,18 @@ class Common(Record):
 
 
 class Comparison(Record):
-    """``comparison.json``. ``folders``: of the arms. ``floor``, ``tie`` (the largest at position 0): nats;
+    """``comparison.json``.
+
+    ``folders``: of the arms; ``records``: their digests (records/seal.py). ``floor``, ``tie`` (the largest at position 0): nats;
     ``noise``: what differences were held against, ``multiple`` times.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    layer: Literal["equivalence"] = "equivalence"
     verdict: Verdict
     exit_code: int
     folders: tuple[str, ...]
+    records: tuple[str, ...] = ()
     arms: tuple[ArmManifest, ...]
     checks: tuple[Check, ...]
     steps: tuple[attestation.Row, ...] = ()
@@ -231,5 +236,10 @@ def _numeric(pair: Pair) -> bool:
 def _comparison(arms: Arms, checks: list[Check], **figures: object) -> Comparison:
     verdict = worst(c.verdict for c in checks if c.verdict is not None)
     every = [arm for arm in (*arms, arms.float32) if arm is not None]
-    fields = {"folders": [str(arm.folder) for arm in every], "arms": [arm.manifest for arm in every], "checks": checks} | figures
-    return Comparison.model_validate({"verdict": verdict, "exit_code": verdict.exit_code} | fields)
+    fields = {
+        "folders": [str(arm.folder) for arm in every],
+        "records": [seal.known(arm.folder) for arm in every],
+        "arms": [arm.manifest for arm in every],
+        "checks": checks,
+    }
+    return Comparison.model_validate({"verdict": verdict, "exit_code": verdict.exit_code} | fields | figures)

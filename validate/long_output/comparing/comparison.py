@@ -19,6 +19,7 @@ class LongComparison(Record):
     """``comparison.json``. ``engines``: what is compared of any whole engines, checks included."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    layer: Literal["long-output"] = "long-output"
     verdict: Verdict
     exit_code: int
     engines: engines.Comparison

@@ -81,6 +81,7 @@ class DriftManifest(Record):
     """``manifest.json``: what was run by which code, where, and how it ended. Times are UTC."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    layer: Literal["drift"] = "drift"
     arguments: Arguments
     subjects: tuple[str, ...]
     versions: dict[str, str]

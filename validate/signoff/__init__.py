@@ -1,0 +1,11 @@
+"""The sign-off: what all layers' records say together, and whether a release may be signed.
+
+``reading``   one file a kind of record: from its folder to ``Evidence``
+``evidence``  what a record contributes, of any layer: verdict, what ran where, proof of path, figures, tables, plots
+``required``  what a sign-off asks for, and every reason why it is refused
+``report``    the whole, as data: what the JSON file holds
+``plots``, ``html``, ``markdown``  the report for people; ``schema`` the JSON's published schema
+``claims``    what was published about the path, beside what was measured
+
+Nothing here runs anything on an engine or a GPU: records come from wherever they were made.
+"""

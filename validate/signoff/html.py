@@ -1,0 +1,74 @@
+"""``report.html``: one file that needs no network. Whatever a record says is text in it, never markup."""
+
+import base64
+import hashlib
+import unicodedata
+from importlib import resources
+
+from validate.signoff import plots
+from validate.signoff.evidence import LAYERS, Cell, Plot
+from validate.signoff.report import PROVENANCE, SCREEN, Report, provenance, screen
+from validate.verdict import Verdict
+
+LONGEST = 2000  # characters of one text: what is longer is cut, and says so
+MARKS = {Verdict.PASS: "✓", Verdict.FAIL: "✗", Verdict.INCONCLUSIVE: "?", Verdict.INVALID: "!"}  # not by colour alone
+FILTERED = 12  # rows from which on a table can be filtered
+# Control characters that would reorder or hide what stands around them (Unicode's bidirectional and format characters).
+HIDDEN = {"Cf", "Cc", "Cs", "Co"}
+
+
+def render(report: Report) -> str:
+    """The page."""
+    import jinja2
+
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"shown": shown, "mark": mark}
+    script = _file("page.js")
+    return environment.from_string(_file("page.html.j2")).render(
+        report=report,
+        layers=[(layer, report.judged(layer), report.of(layer)) for layer in LAYERS],
+        screen=screen(report),
+        screen_header=SCREEN,
+        provenance=provenance(report.evidence),
+        provenance_header=PROVENANCE,
+        style=_Raw(_file("page.css")),
+        script=_Raw(script),
+        script_hash=_hash(script),
+        drawn=_drawn,
+        filtered=FILTERED,
+    )
+
+
+def shown(cell: Cell | None) -> str:
+    """A cell as text: without characters that change what is around them, and not too long."""
+    if cell is None:
+        return ""
+    text = f"{cell:g}" if isinstance(cell, float) else str(cell)
+    cut = text[:LONGEST]
+    visible = "".join(f"[U+{ord(c):04X}]" if unicodedata.category(c) in HIDDEN and c not in "\n\t" else c for c in cut)
+    return visible + (f" … ({len(text) - LONGEST:,} more characters)" if len(text) > LONGEST else "")
+
+
+def mark(verdict: Verdict | str | None) -> str:
+    """A verdict's sign and word; of anything else the word."""
+    known = next((one for one in Verdict if one == verdict), None)
+    return f"{MARKS[known]} {known.value}" if known else str(verdict or "not run")
+
+
+def _drawn(plot: Plot, name: str) -> "_Raw":
+    return _Raw(plots.svg(plot, name))
+
+
+class _Raw(str):
+    """Markup of the suite's own: its files, and matplotlib's drawings, which escape their texts."""
+
+    def __html__(self) -> str:
+        return self
+
+
+def _file(name: str) -> str:
+    return resources.files("validate.signoff").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _hash(content: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()

@@ -1,0 +1,1 @@
+"""Records into evidence. One file a kind of record; each has ``read(folder, source)``."""

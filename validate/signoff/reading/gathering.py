@@ -1,0 +1,110 @@
+"""All records under some folders, each verified against the hashes that it was sealed with."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from validate.errors import InputError
+from validate.records import seal
+from validate.records.folder import MANIFEST, text
+from validate.signoff.evidence import Evidence, Matrix, Source
+from validate.signoff.reading import drift, engines, evals, numerics, races
+
+COMPARISON, DETECTION = "comparison.json", "detection.json"
+COMPARED = {"equivalence": engines.read, "long-output": engines.read_long, "evals": evals.read}
+SHOWN = 3  # altered files that an error names
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What all records say, in the order in which they were named."""
+
+    evidence: tuple[Evidence, ...]
+    matrices: tuple[Matrix, ...]
+
+
+def gathered(paths: Sequence[Path]) -> Gathered:
+    """InputError names a folder without a record, and a record that was altered, is damaged or of another schema version."""
+    found = [
+        (path, sorted({file.parent for name in (MANIFEST, COMPARISON, DETECTION) for file in path.rglob(name)})) for path in paths
+    ]
+    if bare := next((path for path, folders in found if not folders), None):
+        raise InputError(f"{bare} holds no run record: give folders of runs, or one that holds them")
+    folders = list(dict.fromkeys(folder.resolve() for _, inside in found for folder in inside))
+    sealed = {folder: verified(folder) for folder in folders}
+    arms = {source.digest for folder, source in sealed.items() if _arm(folder)}
+    every = [one for folder in folders for one in _read(folder, sealed[folder], arms)]
+    return Gathered(
+        tuple(one for one in every if isinstance(one, Evidence)), tuple(one for one in every if isinstance(one, Matrix))
+    )
+
+
+def verified(folder: Path) -> Source:
+    """A record whose files are those that it was sealed with. InputError names the ones that are not."""
+    if changed := seal.altered(folder):
+        more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+        raise InputError(f"{folder} was altered after the run: {'; '.join(changed[:SHOWN])}{more}")
+    return Source(name=folder.name, digest=seal.digest(folder), verified=True)
+
+
+def _read(folder: Path, source: Source, arms: set[str]) -> Iterator[Evidence | Matrix]:
+    if (folder / COMPARISON).is_file():
+        written = _json(folder / COMPARISON)
+        of = written.get("engines", written)
+        records = zip_longest(of.get("folders", ()), of.get("records", ()), fillvalue="")
+        compared = tuple(_compared(path, digest, arms) for path, digest in records)
+        if reader := COMPARED.get(_layer(folder / COMPARISON)):
+            yield reader(folder, source, compared)
+    elif (folder / DETECTION).is_file():
+        yield engines.matrix(folder, source)
+    elif not _arm(folder):
+        yield from _own(folder, source)
+
+
+def _own(folder: Path, source: Source) -> Iterator[Evidence | Matrix]:
+    """A record that is no arm and no comparison; what only measures speed contributes nothing."""
+    written = _json(folder / MANIFEST)
+    layer, asked = _layer(folder / MANIFEST), written.get("arguments", written.get("asked", {}))
+    faults = asked.get("mode") == "faults" or asked.get("faults") is True
+    if layer == "numerics" and asked["mode"] == "numerics":
+        yield numerics.read(folder, source)
+    elif layer == "numerics" and faults:
+        yield numerics.matrix(folder, source)
+    elif layer == "races":
+        yield races.matrix(folder, source) if faults else races.read(folder, source)
+    elif layer == "races-gpu":
+        yield races.read_gpu(folder, source)
+    elif layer == "drift":
+        yield drift.matrix(folder, source) if faults else drift.read(folder, source)
+
+
+def _compared(path: str, digest: str, arms: set[str]) -> Source:
+    """An arm of a comparison: verified where its record is among those that were given, or still where it was compared."""
+    folder, there = Path(path), digest in arms
+    if not there and digest and folder.is_dir():
+        now = verified(folder).digest
+        if now != digest:
+            raise InputError(f"{folder} is not the record that was compared: it was recorded further, or sealed anew, since")
+        there = True
+    return Source(name=folder.name, digest=digest, verified=there)
+
+
+def _arm(folder: Path) -> bool:
+    return (folder / MANIFEST).is_file() and "decode_backend" in _json(folder / MANIFEST)
+
+
+def _layer(file: Path) -> str:
+    return str(_json(file).get("layer", ""))
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(text(file))
+    except ValueError as error:
+        raise InputError(f"{file}: {error}") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{file}: no record")
+    return found

@@ -1,0 +1,114 @@
+"""The whole of a sign-off as data: ``report.json``, whose schema is docs/signoff.schema.json."""
+
+import json
+from collections.abc import Sequence
+from typing import Literal
+
+from validate.records import folder
+from validate.records.model import SCHEMA_VERSION, Record
+from validate.signoff.evidence import LAYERS, Evidence, Layer, Matrix
+from validate.signoff.reading.gathering import Gathered
+from validate.signoff.required import PARTS, Refusal, refusals, verdict
+from validate.verdict import Verdict, worst
+
+SIGNED, REFUSED = "May be signed", "Not signed"
+NAMES = {
+    "emulated": "emulated on a CPU",
+    "models": "models of the protocols",
+    "hopper": "vLLM's kernels on a Hopper GPU",
+    "gb300": "vLLM's kernels on GB300",
+    "other": "vLLM's kernels on another GPU",
+}
+
+
+class Report(Record):
+    """``verdict``: PASS only where ``refusals`` is empty. ``image``: which was asked for. ``made``: UTC."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    layer: Literal["signoff"] = "signoff"
+    verdict: Verdict
+    exit_code: int
+    made: str
+    image: str | None
+    refusals: tuple[Refusal, ...]
+    evidence: tuple[Evidence, ...]
+    matrices: tuple[Matrix, ...]
+
+    @property
+    def title(self) -> str:
+        """The decision in words."""
+        return SIGNED if self.verdict is Verdict.PASS else REFUSED
+
+    def of(self, layer: Layer) -> list[Evidence]:
+        """A layer's evidence, in the order of the parts."""
+        order = [part.name for part in PARTS]
+        found = [one for one in self.evidence if one.layer == layer]
+        return sorted(found, key=lambda one: order.index(one.part) if one.part in order else len(order))
+
+    def judged(self, layer: Layer) -> Verdict | None:
+        """The worst verdict of a layer's records, None where it has none."""
+        found = [one.verdict for one in self.of(layer) if one.planted is None]
+        return worst(found) if found else None
+
+    def ran(self) -> list[str]:
+        """What was run on what, in words; of the three, those that were not run are said, too."""
+        kinds = {one.runs_on for one in self.evidence}
+        said = [NAMES[kind] for kind in NAMES if kind in kinds]
+        return said + [f"not: {NAMES[kind]}" for kind in ("emulated", "hopper", "gb300") if kind not in kinds]
+
+
+def made(gathered: Gathered, image: str | None) -> Report:
+    """The report of some records."""
+    found = refusals(gathered.evidence, image)
+    decided = verdict(found)
+    return Report(
+        verdict=decided,
+        exit_code=decided.exit_code,
+        made=folder.now(),
+        image=image,
+        refusals=tuple(found),
+        evidence=gathered.evidence,
+        matrices=gathered.matrices,
+    )
+
+
+def schema() -> str:
+    """The JSON Schema of ``report.json``."""
+    return json.dumps(Report.model_json_schema(mode="serialization"), indent=2) + "\n"
+
+
+def screen(report: Report) -> list[tuple[str, ...]]:
+    """The first screen's table: a row a record, layer by layer; a part that there is no record of has a row, too."""
+    rows: list[tuple[str, ...]] = []
+    for layer in LAYERS:
+        for one in report.of(layer):
+            said = f"planted: {one.planted}" if one.planted else one.headline
+            rows.append((layer, one.part, NAMES[one.runs_on], one.verdict.value, said))
+        there = {one.part for one in report.of(layer)}
+        rows += [
+            (layer, part.name, "-", "not run", "no record") for part in PARTS if part.layer == layer and part.name not in there
+        ]
+    return rows
+
+
+def provenance(evidence: Sequence[Evidence]) -> list[tuple[str, ...]]:
+    """A row a record: what it was made of, where and when, and its digest."""
+    return [
+        (
+            one.source.name,
+            f"{one.layer}, {one.part}",
+            f"{(one.suite or 'unknown')[:12]}{' and changes' if one.dirty else ''}",
+            one.vllm,
+            one.machine.image or "-",
+            ", ".join(sorted({gpu.split(",")[0] for gpu in one.machine.gpus})) or one.machine.cpu,
+            one.weights or "-",
+            "; ".join(f"{name} {digest}" for name, digest in one.data.items()) or "-",
+            f"{one.start} to {one.end or 'not ended'}",
+            one.source.digest,
+        )
+        for one in evidence
+    ]
+
+
+PROVENANCE = ("record", "of", "suite", "vLLM", "image", "machine", "weights", "data", "made", "SHA-256 of its hashes")
+SCREEN = ("layer", "part", "ran on", "verdict", "figures")

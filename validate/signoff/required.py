@@ -1,0 +1,149 @@
+"""What a sign-off asks for, and every reason for which it is refused."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from validate.records.model import Record
+from validate.signoff.evidence import Evidence, Layer
+from validate.signoff.reading import drift, engines, evals, races
+from validate.verdict import Verdict, worst
+
+Kind = Literal[
+    "failed",
+    "missing",
+    "emulated",
+    "unattested",
+    "stale",
+    "inconclusive",
+    "invalid",
+    "planted",
+    "unverified",
+    "another deployment",
+]
+TASKS = ("aime25", "gpqa_diamond", "gsm8k", "mrcr")  # the benchmarks that the path's authors name
+DEPLOYED = (engines.WHOLE, engines.LONG, engines.COMPANY, evals.PART)
+
+
+@dataclass(frozen=True)
+class Part:
+    """``on_gb300``: what counts is vLLM's own path on GB300; the others are made on a CPU by their nature."""
+
+    layer: Layer
+    name: str
+    on_gb300: bool
+
+
+PARTS = (
+    Part("numerics", "numerics", True),
+    Part("races", races.MODELS, False),
+    Part("races", engines.COMPANY, True),
+    Part("equivalence", engines.WHOLE, True),
+    Part("equivalence", engines.LONG, True),
+    Part("equivalence", drift.PART, False),
+    Part("evals", evals.PART, True),
+)
+
+
+class Refusal(Record):
+    """One reason. ``part``: of which layer's; ``record``: which one, None where there is none."""
+
+    kind: Kind
+    layer: Layer
+    part: str
+    record: str | None
+    why: str
+
+
+def refusals(evidence: Sequence[Evidence], image: str | None = None) -> list[Refusal]:
+    """All reasons, proven defects first; empty if a release may be signed. ``image``: the one that is to be released."""
+    found = [refusal for part in PARTS for refusal in _of_part(part, [one for one in evidence if one.part == part.name])]
+    for one in evidence:
+        found += _of_record(one)
+    found += _stale(evidence, image)
+    found += _deployments(evidence)
+    return sorted(found, key=lambda refusal: refusal.kind != "failed")
+
+
+def verdict(found: Sequence[Refusal]) -> Verdict:
+    """FAIL for a proven defect, INCONCLUSIVE where nothing else is wrong than that something is undecided, else INVALID."""
+    of = {"failed": Verdict.FAIL, "inconclusive": Verdict.INCONCLUSIVE}
+    return worst([Verdict.PASS, *(of.get(refusal.kind, Verdict.INVALID) for refusal in found)])
+
+
+def _of_part(part: Part, given: Sequence[Evidence]) -> Iterator[Refusal]:
+    if not given:
+        yield Refusal(kind="missing", layer=part.layer, part=part.name, record=None, why="there is no record of it")
+    elif part.on_gb300 and not any(one.runs_on == "gb300" for one in given):
+        ran = ", ".join(sorted({one.runs_on for one in given}))
+        yield _refusal("emulated", given[0], f"it was not run with vLLM's kernels on GB300, but: {ran}")
+    if part.name == evals.PART:
+        asked = {task for one in given if one.runs_on == "gb300" for task in one.data}
+        for task in TASKS:
+            if given and not any(name.startswith(task) for name in asked):
+                yield Refusal(kind="missing", layer=part.layer, part=part.name, record=None, why=f"{task} was not asked on GB300")
+
+
+def _of_record(one: Evidence) -> Iterator[Refusal]:
+    if one.planted:
+        yield _refusal("planted", one, f"the fault {one.planted} was planted in it: it tests the suite")
+        return
+    if one.verdict is Verdict.FAIL:
+        first = next((finding for check in one.checks for finding in check.findings if finding.verdict is Verdict.FAIL), None)
+        yield _refusal("failed", one, first.line if first else one.headline)
+    elif one.verdict is Verdict.INCONCLUSIVE:
+        yield _refusal("inconclusive", one, _undecided(one))
+    elif one.verdict is Verdict.INVALID:
+        yield _refusal("invalid", one, _undecided(one))
+    if one.attested is False:
+        yield _refusal(
+            "unattested", one, f"its steps are not shown to have run on the specialized path: {one.proof or 'not counted'}"
+        )
+    for arm in one.arms:
+        if not arm.verified:
+            yield _refusal("unverified", one, f"the record of its arm {arm.name} is not among those given, or was never sealed")
+
+
+def _undecided(one: Evidence) -> str:
+    first = next((finding for check in one.checks for finding in check.findings if finding.verdict is one.verdict), None)
+    return first.line if first else "the run did not end" if one.end is None else one.headline
+
+
+def _stale(evidence: Sequence[Evidence], image: str | None) -> Iterator[Refusal]:
+    """Against the newest record: of the suite's commit all, of vLLM and of the image those that ran vLLM's path."""
+    if not evidence:
+        return
+    newest = max(evidence, key=lambda one: one.start)
+    deployed = [one for one in evidence if one.runs_on == "gb300"]
+    wanted = image or (max(deployed, key=lambda one: one.start).machine.image if deployed else None)
+    for one in evidence:
+        if one.suite != newest.suite:
+            why = f"it was made by commit {one.suite or 'unknown'} of the suite, the newest record by {newest.suite or 'unknown'}"
+            yield _refusal("stale", one, why)
+        elif one.suite is None or one.dirty is not False:
+            yield _refusal("stale", one, "the suite's files were not those of a commit when it was made")
+    for one in deployed:
+        if one.machine.image is None:
+            yield _refusal("stale", one, "which container image it ran in is not recorded: K3_PARITY_IMAGE was not set")
+        elif one.machine.image != wanted:
+            yield _refusal("stale", one, f"it ran in image {one.machine.image}, not in {wanted}")
+
+
+def _deployments(evidence: Sequence[Evidence]) -> Iterator[Refusal]:
+    """Engines that were recorded for one sign-off have the same arguments and weights."""
+    engines_ = [one for one in evidence if one.part in DEPLOYED and one.runs_on == "gb300"]
+    for one in engines_[1:]:
+        first = engines_[0]
+        apart = [
+            f"{name} {one.deployment.get(name, 'unset')} and {first.deployment.get(name, 'unset')}"
+            for name in sorted({*one.deployment, *first.deployment})
+            if one.deployment.get(name) != first.deployment.get(name)
+        ]
+        if one.weights != first.weights:
+            apart.append(f"weights {one.weights} and {first.weights}")
+        if apart:
+            yield _refusal("another deployment", one, f"it differs from {first.part} in {', '.join(apart)}")
+
+
+def _refusal(kind: Kind, one: Evidence, why: str) -> Refusal:
+    return Refusal(kind=kind, layer=one.layer, part=one.part, record=one.source.name, why=why)
