@@ -78,10 +78,17 @@ def _boxes(axes: "Axes", plot: Boxes) -> None:
     axes.invert_yaxis()
     axes.set_xlim(left=0)
     axes.set_xlabel(plot.axis)
-    _legend(axes, len(series))
+    _legend(axes)
+
+
+def _plain(value: float, position: int) -> str:
+    """As people write it: matplotlib's own are formulas."""
+    return f"{value:g}"
 
 
 def _lines(axes: "Axes", plot: Lines) -> None:
+    from matplotlib.ticker import NullFormatter, NullLocator
+
     for n, line in enumerate(plot.lines):
         style = DASHES[n // 2 % len(DASHES)]
         axes.plot(
@@ -90,12 +97,18 @@ def _lines(axes: "Axes", plot: Lines) -> None:
         if line.low:
             axes.fill_between(line.x, line.low, line.high, color=SERIES[n % len(SERIES)], alpha=0.2, linewidth=0)
     axes.set_xscale("symlog", base=2, linthresh=1)
-    axes.set_xlim(left=0)
+    largest = max(line.x[-1] for line in plot.lines)
+    axes.set_xlim(0, largest)
+    axes.set_xticks([0, *(4**n for n in range(12) if 4**n <= largest)], minor=False)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(_plain)
     if all(value > 0 for line in plot.lines for value in line.y):
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(_plain)
+        axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel(plot.x_axis)
     axes.set_ylabel(plot.y_axis)
-    _legend(axes, len(plot.lines))
+    _legend(axes)
 
 
 def _few(line: Line) -> bool:
@@ -113,8 +126,8 @@ def _intervals(axes: "Axes", plot: Intervals) -> None:
     axes.set_xlabel(plot.axis)
 
 
-def _legend(axes: "Axes", entries: int) -> None:
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=min(entries, 4), frameon=False)
+def _legend(axes: "Axes") -> None:
+    axes.figure.legend(loc="outside lower center", ncols=3, frameon=False)
 
 
 def _inline(drawn: str, name: str) -> str:
