@@ -29,7 +29,7 @@ app.command()(drift)
 app.command()(signoff)
 
 Run = Annotated[Path, typer.Argument(help="folder of a run record")]
-ProfileName = Annotated[str | None, typer.Option(help="profile name, or a .toml file  [default: cpu]")]
+ProfileName = Annotated[str | None, typer.Option(help="profile name, or a .toml file (default: cpu)")]
 Keyword = Annotated[str | None, typer.Option("-k", help="parts of case ids, joined by and, or, not; or one whole id")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="seeds a case, instead of the profile's")]
 Output = Annotated[Path, typer.Option(help="folder that run records go to")]
@@ -39,7 +39,7 @@ Output = Annotated[Path, typer.Option(help="folder that run records go to")]
 def numerics(
     profile: ProfileName = None,
     keyword: Keyword = None,
-    workers: Annotated[int | None, typer.Option("-n", min=1, help="worker processes  [default: cores; at most 8 a GPU]")] = None,
+    workers: Annotated[int | None, typer.Option("-n", min=1, help="worker processes (default: cores; at most 8 a GPU)")] = None,
     seeds: Seeds = None,
     faults: Annotated[bool, typer.Option("--faults", help="run the planted faults; -k selects faults by name")] = False,
     output: Output = Path("runs"),
@@ -233,11 +233,11 @@ def preflight(
 def build(
     profile: ProfileName = None,
     vllm_src: Annotated[
-        Path | None, typer.Option(envvar="K3_PARITY_VLLM_SRC", help="the folder that holds vllm/  [default: the installed vLLM]")
+        Path | None, typer.Option(envvar="K3_PARITY_VLLM_SRC", help="the folder that holds vllm/ (default: the installed vLLM)")
     ] = None,
-    arch: Annotated[list[str] | None, typer.Option(help="sm_100a or sm_103a; may be repeated  [default: both]")] = None,
+    arch: Annotated[list[str] | None, typer.Option(help="sm_100a or sm_103a; may be repeated (default: both)")] = None,
     keyword: Annotated[str | None, typer.Option("-k", help="parts of variants' names, joined by and, or, not")] = None,
-    workers: Annotated[int | None, typer.Option("-n", min=1, help="worker processes  [default: cores]")] = None,
+    workers: Annotated[int | None, typer.Option("-n", min=1, help="worker processes (default: cores)")] = None,
     update_golden: Annotated[bool, typer.Option("--update-golden", help="record what is compiled as golden/")] = False,
     cache: Annotated[Path, typer.Option(help="folder of what is known of earlier runs")] = Path("~/.cache/k3-parity/build"),
     output: Output = Path("runs"),
@@ -272,7 +272,7 @@ def record(
     arms: Annotated[str, typer.Argument(help="an arm set's name, or a .toml file")],
     arm: Annotated[str, typer.Option(help="default, default-again, specialized or float32")] = "default",
     url: Annotated[
-        list[str] | None, typer.Option(help="a server of that arm; may be repeated  [default: an engine in process]")
+        list[str] | None, typer.Option(help="a server of that arm; may be repeated (default: an engine in process)")
     ] = None,
     force_from: Annotated[Path | None, typer.Option(help="the default arm's record, whose tokens are forced")] = None,
     keyword: Annotated[
@@ -361,7 +361,7 @@ def long_output(
 
 @app.command()
 def evals(
-    suite: Annotated[str | None, typer.Argument(help="a suite's name, or a .toml file  [default: practice]")] = None,
+    suite: Annotated[str | None, typer.Argument(help="a suite's name, or a .toml file (default: practice)")] = None,
     arm: Annotated[str, typer.Option(help="default, default-again or specialized: record that one alone")] = "all",
     data: Annotated[Path | None, typer.Option(help="folder with the data sets' files, instead of the hub")] = None,
     default_url: Annotated[

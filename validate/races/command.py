@@ -17,9 +17,9 @@ def races(
     keyword: Annotated[str | None, typer.Option("-k", help="part of a protocol's name")] = None,
     faults: Annotated[bool, typer.Option("--faults", help="search with every planted fault; fails if one is missed")] = False,
     plant: Annotated[str | None, typer.Option(help="plant this fault, protocol.fault, to see the run fail")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="states of one search  [default: 1,000,000]")] = None,
-    walks: Annotated[int | None, typer.Option(min=1, help="random schedules a protocol  [default: 100]")] = None,
-    workers: Annotated[int | None, typer.Option("-n", min=1, help="worker processes  [default: cores]")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="states of one search (default: 1,000,000)")] = None,
+    walks: Annotated[int | None, typer.Option(min=1, help="random schedules a protocol (default: 100)")] = None,
+    workers: Annotated[int | None, typer.Option("-n", min=1, help="worker processes (default: cores)")] = None,
     output: Annotated[Path, typer.Option(help="folder that run records go to")] = Path("runs"),
     resume: Annotated[Path | None, typer.Option(help="continue an interrupted run")] = None,
 ) -> int:
@@ -66,11 +66,11 @@ def replay(
 
 
 def races_gpu(
-    vllm_src: Annotated[Path | None, typer.Option(help="vLLM's sources  [default: the installed vLLM]")] = None,
+    vllm_src: Annotated[Path | None, typer.Option(help="vLLM's sources (default: the installed vLLM)")] = None,
     keyword: Annotated[str | None, typer.Option("-k", help="parts of names, joined by and, or, not; or a whole name")] = None,
-    repeats: Annotated[int | None, typer.Option(min=1, help="of a trial, and of its control  [default: 200]")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="of a trial, and of its control (default: 200)")] = None,
     sanitize: Annotated[bool, typer.Option("--sanitize", help="compute-sanitizer's sessions instead of the trials")] = False,
-    workers: Annotated[int | None, typer.Option("-n", min=1, help="trials at a time  [default: cores, at most 12]")] = None,
+    workers: Annotated[int | None, typer.Option("-n", min=1, help="trials at a time (default: cores, at most 12)")] = None,
     output: Annotated[Path, typer.Option(help="folder that run records go to")] = Path("runs"),
     resume: Annotated[Path | None, typer.Option(help="continue a run: what has no result yet is made")] = None,
     listed: Annotated[bool, typer.Option("--list", help="run nothing; print the trials' names")] = False,

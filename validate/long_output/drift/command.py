@@ -12,8 +12,8 @@ STEPS = 100_000
 
 
 def drift(
-    steps: Annotated[int | None, typer.Option(min=128, help=f"decode steps of a seed  [default: {STEPS:,}]")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="seeds  [default: 1]")] = None,
+    steps: Annotated[int | None, typer.Option(min=128, help=f"decode steps of a seed (default: {STEPS:,})")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="seeds (default: 1)")] = None,
     plant: Annotated[str | None, typer.Option(help="plant this fault in the specialized path, to see the run fail")] = None,
     faults: Annotated[bool, typer.Option("--faults", help="run every planted fault, each until it is found")] = False,
     output: Annotated[Path, typer.Option(help="folder that run records go to")] = Path("runs"),
