@@ -77,9 +77,13 @@ def test_what_the_default_path_shows_too_is_held_to_the_margin() -> None:
         r for r in rates.rates([pair(leaking, leaking), *[pair(sound)] * 15], ASKED) if r.name == "leaked control token"
     ]
     assert (of_both.verdict, of_both.default, of_both.specialized) == (Verdict.PASS, 1, 1)
+    assert of_both.margin == ASKED.margin
     # It may grow by no more than the margin of 0.35.
     rows = [pair(leaking, leaking), *[pair(leaking)] * 15]
-    assert {r.name: r.verdict for r in rates.rates(rows, ASKED)}["leaked control token"] is Verdict.FAIL
+    (grown,) = [r for r in rates.rates(rows, ASKED) if r.name == "leaked control token"]
+    assert grown.verdict is Verdict.FAIL
+    (finding,) = rates.findings(grown)
+    assert "0.35 granted" in finding.text
 
 
 @pytest.mark.parametrize(

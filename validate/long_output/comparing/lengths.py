@@ -22,11 +22,11 @@ QUANTILES = (0.1, 0.5, 0.9, 1.0)
 
 
 class Lengths(Record):
-    """Tokens of the model's own. ``default``, ``again``, ``specialized``: :data:`QUANTILES`.
+    """Tokens of the model's own. ``default``, ``again``, ``specialized``: their ``QUANTILES``.
 
-    ``ratio``: specialized / default, geometric mean, with one-sided 95 % bounds; ``ratio_again`` of the A/A arm. ``wilcoxon``:
-    of the signed ranks; ``distributions``: of the largest distance of the distributions, members of pairs swapped. ``verdict``
-    None: fewer than two outputs.
+    ``ratio``: specialized / default, geometric mean, with one-sided 95 % bounds ``low`` and ``high``; ``ratio_again`` of the A/A
+    arm. ``granted``: by how much the ratio may differ from 1. p-values: ``wilcoxon`` of the signed ranks, ``distributions`` of
+    the largest distance of the distributions, members of pairs swapped.
     """
 
     outputs: int

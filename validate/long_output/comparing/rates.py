@@ -37,7 +37,8 @@ class Shown(Record):
 class Rate(Record):
     """One sign. Counts are of outputs; ``low`` and ``high``: one-sided 95 % bounds of the growth of its rate.
 
-    ``p``: McNemar's exact one, of "it did not grow". ``shown``: where it shows, all arms.
+    ``margin``: what it is held to, 0 where one output is a FAIL. ``p``: McNemar's exact one, of "it did not grow". ``shown``:
+    where it shows, all arms.
     """
 
     name: str
@@ -72,8 +73,9 @@ def _rate(signal: Signal, pairs: Sequence[Pair], asked: LongOutputs) -> Rate:
     has = np.array(marks, dtype=bool)
     default, again, specialized = has.sum(axis=0).tolist()
     found = difference(1.0 - has[:, :1], 1.0 - has[:, 2:])
-    verdict = found.verdict(asked.margin)
+    verdict, margin = found.verdict(asked.margin), asked.margin
     if not signal.granted and not default and not again:
+        margin = 0.0
         verdict = Verdict.FAIL if specialized else Verdict.PASS
     return Rate(
         name=signal.name,
@@ -83,7 +85,7 @@ def _rate(signal: Signal, pairs: Sequence[Pair], asked: LongOutputs) -> Rate:
         specialized=specialized,
         low=-found.high,
         high=-found.low,
-        margin=asked.margin if signal.granted else 0.0,
+        margin=margin,
         p=mcnemar(int((has[:, 2] & ~has[:, 0]).sum()), int((has[:, 0] & ~has[:, 2]).sum())),
         verdict=verdict,
         shown=tuple(one for of_arm in shown.values() for one in of_arm),
