@@ -238,6 +238,6 @@ def test_an_explained_report_is_a_note(tmp_path: Path) -> None:
     one = Sanitized(tool="racecheck", kernel="kda", sizes={"rows": 4}, reports=(report,))
     code, summary, _, _ = ended(tmp_path, FINE, WRONG, one)
     assert code == 0
-    assert "since the tool does not come back: racecheck of kda, {'tp': 8, 'rows': 32}; racecheck of kda" in summary
+    assert "since the tool does not come back: racecheck/kda/tp8-rows32; racecheck/kda/" in summary
     assert "| racecheck/kda/rows4 | PASS | 2, 2 of them explained |  |" in summary
     assert "- racecheck/kda/rows4: +0x10 A, +0x20 B: no fault: one thread" in summary

@@ -14,8 +14,6 @@ TRIALS = (
     "armed again. Each trial's first launch is its kernel's first, in a fresh process. The control is the same trial on a copy "
     "of vLLM's file without the fix, and must fail; undisturbed, it shows whether harder running would have found the fault."
 )
-
-
 SESSIONS = (
     "Each session launches one kernel twice under one of compute-sanitizer's tools. A name with a fault at its end is a copy of "
     "vLLM's file that the tool must report: without one its silence would prove nothing."
@@ -43,7 +41,7 @@ def render(manifest: Manifest, tried: Sequence[Tried], sanitized: Sequence[Sanit
         text += ["## compute-sanitizer", SESSIONS]
         rows = [[one.name, judging.sanitized_verdict(one), _count(one), _reports(one)] for one in sanitized]
         text.append(markdown(["session", "verdict", "reports", "what"], rows))
-        missing = [f"{tool} of {kernel}, {sizes}" for tool, kernel, sizes in sanitizer.ENDLESS]
+        missing = [Sanitized(tool=tool, kernel=kernel, sizes=sizes).name for tool, kernel, sizes in sanitizer.ENDLESS]
         text.append(f"Not looked at, since the tool does not come back: {'; '.join(missing)}.")
         notes = {(one.name, report.places): report.explained for one in sanitized for report in one.reports if report.explained}
         text += [f"- {name}: {', '.join(places)}: no fault: {why}" for (name, places), why in notes.items()]
