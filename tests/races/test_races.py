@@ -46,9 +46,11 @@ def test_a_planted_fault_fails_with_a_trace_and_the_command_that_replays_it(
     assert "nothing is wrong" in capsys.readouterr().out
 
 
-def test_a_limit_before_the_end_is_inconclusive(tmp_path: Path) -> None:
+def test_a_limit_before_the_end_is_inconclusive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*SMALL, "--limit", "5", "--output", str(tmp_path)) == 2
-    assert "raise --limit" in (last(tmp_path) / "junit.xml").read_text()
+    assert "raise --limit" in capsys.readouterr().out
+    for name in ("junit.xml", "summary.md"):
+        assert "raise --limit" in (last(tmp_path) / name).read_text()
 
 
 def test_every_fault_is_a_search_and_a_missed_one_fails(tmp_path: Path) -> None:

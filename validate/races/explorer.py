@@ -6,7 +6,6 @@ commute only one order is taken (reduction.py).
 
 import random
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from validate.races.machine import Machine, State, Step, Violation
@@ -35,8 +34,8 @@ class Explored:
     found: Found | None
 
 
-def explore(system: System, limit: int, reduce: bool = True, tick: Callable[[int], None] = lambda states: None) -> Explored:
-    """Looks at states until there are no more, or ``limit`` of them, or a violation. ``tick`` gets their number now and then."""
+def explore(system: System, limit: int, reduce: bool = True) -> Explored:
+    """Looks at states until there are no more, or more than ``limit`` of them, or a violation."""
     machine, began, steps = Machine(system), time.perf_counter(), 0
     reduction = Reduction(machine)
     start, wrong = machine.begin(None)
@@ -66,12 +65,11 @@ def explore(system: System, limit: int, reduce: bool = True, tick: Callable[[int
                     following.append(after)
             if len(came) > limit:
                 return result(None, False)
-        tick(len(came))
         layer = following
     return result(None, True)
 
 
-def walk(system: System, walks: int, seed: int, tick: Callable[[int], None] = lambda walks: None) -> Explored:
+def walk(system: System, walks: int, seed: int) -> Explored:
     """Random schedules from the start to an end.
 
     In each, every thread and the visibility of its stores have a pace of their own between 1 and 1,000, drawn anew: what is
@@ -89,7 +87,6 @@ def walk(system: System, walks: int, seed: int, tick: Callable[[int], None] = la
         steps += len(taken)
         if wrong := wrong or machine.ending(state):
             return Explored(steps, steps, time.perf_counter() - began, False, Found(wrong, tuple(taken)))
-        tick(number + 1)
     return Explored(steps, steps, time.perf_counter() - began, False, None)
 
 

@@ -37,7 +37,14 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Violation:
-    """What went wrong, and where."""
+    """What went wrong, and where.
+
+    - "stale read": another value than the reader must get; "torn read": the same behind a right part of that payload
+    - "not armed": a payload is written to a mailbox that holds another one
+    - "lost update": what nobody has read is written over (or, of an mbarrier, arrivals that came before it was initialised)
+    - "payload is the sentinel": its reader would wait on; "deadlock": threads wait and nothing can happen any more
+    - "left behind": all have ended, and a cell does not hold what the next step needs
+    """
 
     kind: Kind
     text: str

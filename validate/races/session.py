@@ -83,7 +83,7 @@ def checks(asked: Asked, found: Sequence[Explored]) -> list[Check]:
 
 
 def _show(manifest: Manifest, found: Sequence[Explored], out: Console) -> None:
-    out.print(summary.RAN.replace("**", ""), markup=False)
+    out.print(summary.RAN.replace("**", ""), markup=False, soft_wrap=True)
     table = Table("search", "verdict", "states", "steps", "seconds", "found")
     for one, check in zip(found, checks(manifest.asked, found), strict=True):
         assert check.verdict is not None
@@ -93,5 +93,6 @@ def _show(manifest: Manifest, found: Sequence[Explored], out: Console) -> None:
     if manifest.asked.faults:
         return
     wrong = sorted((one for one in found if one.kind), key=lambda one: len(one.trace), reverse=True)
-    for one in {one.search.protocol: one for one in wrong}.values():  # the shortest of each protocol; summary.md has all
+    short = {one.search.protocol: one for one in wrong}.values()  # the shortest of each protocol; summary.md has all
+    for one in [*short, *(one for one in found if one.verdict is Verdict.INCONCLUSIVE)]:
         out.print(summary.finding(one), markup=False, soft_wrap=True)
