@@ -139,9 +139,11 @@ def races(session: nox.Session) -> None:
     if "--gpu" in session.posargs:
         setup(session, "[build]")
         return tool(session, "validate", "races-gpu", *(argument for argument in session.posargs if argument != "--gpu"))
+    if session.posargs:  # of the models, which need no engine
+        setup(session)
+        return tool(session, "validate", "races", *session.posargs)
     engine(session)
-    models = ("validate", "races", *session.posargs)
-    return tools(session, models, *([] if session.posargs else [("validate", "equivalence", "company")]))
+    return tools(session, ("validate", "races"), ("validate", "equivalence", "company"))
 
 
 @nox.session
