@@ -38,6 +38,7 @@ def test_a_planted_fault_fails_with_a_trace_and_the_command_that_replays_it(
     assert run("races", "--plant", "o_proj.not-re-armed", "--walks", "2", "-n", "1", "--output", str(tmp_path)) == 1
     said = capsys.readouterr().out
     assert "stale read" in said
+    assert "`o_proj.not-re-armed` was planted" in said
     rest = said.split("validate replay ")[1]
     (name, sizes), words = rest.split("'")[0].split(), rest.split("'")[1]
     assert run("replay", name, sizes, words) == 1

@@ -84,6 +84,8 @@ def checks(asked: Asked, found: Sequence[Explored]) -> list[Check]:
 
 def _show(manifest: Manifest, found: Sequence[Explored], out: Console) -> None:
     out.print(summary.RAN.replace("**", ""), markup=False, soft_wrap=True)
+    if manifest.asked.plant:
+        out.print(summary.planted(manifest.asked.plant), markup=False, soft_wrap=True)
     table = Table("search", "verdict", "states", "steps", "seconds", "found")
     for one, check in zip(found, checks(manifest.asked, found), strict=True):
         assert check.verdict is not None

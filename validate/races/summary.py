@@ -13,6 +13,11 @@ RAN = (
 )
 
 
+def planted(fault: str) -> str:
+    """For whoever reads the verdict of a run with a planted fault."""
+    return f"The fault `{fault}` was planted: this tests the suite and says nothing of vLLM. PASS means that it is not found."
+
+
 def finding(one: Explored) -> str:
     """What went wrong, what led to it, and how to see it again; or that the end was not reached."""
     if one.kind is None:
@@ -33,7 +38,7 @@ def render(manifest: Manifest, found: Sequence[Explored]) -> str:
     asked = manifest.asked
     text = ["# Races", f"**{manifest.verdict}**: {len(found)} of {manifest.planned} searches.", RAN]
     if asked.plant:
-        text.append(f"The fault `{asked.plant}` was planted: this tests the suite and says nothing of vLLM.")
+        text.append(planted(asked.plant))
     if asked.faults:
         text.append(_matrix(found))
     else:

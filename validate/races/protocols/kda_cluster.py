@@ -8,7 +8,9 @@ barrier (relaxed, but after ``mbarrier_init_fence``) and wait for it before anyt
 first sending. Main warps other than thread 0's know through a barrier of the CTA (number 1) that the mbarriers are there.
 
 Three threads a CTA: thread 0's warp, the other main warps, the gate warp. Shared memory and mbarriers are new in every launch. No
-CTA can leave while something is on its way to it, since each waits for all that it gets.
+CTA can leave while something is on its way to it, since each waits for all that it gets. The main warps' wait for the cluster
+before their first sending (``early``) adds nothing: the decays that they have waited for come from all CTAs, each of which has
+waited for the cluster by then.
 """
 
 from validate.races.mbarrier import Mbarrier, mbarrier
