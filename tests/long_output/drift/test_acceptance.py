@@ -66,6 +66,7 @@ def test_too_few_steps_decide_nothing() -> None:
     found = checks(track(steps=1000))["growth"]
     assert found.verdict is Verdict.INCONCLUSIVE
     assert "head 3 (memory 1.5e+03 steps)" in found.findings[0].text
+    assert found.findings[0].text.endswith("--steps 4,500 or so would do")
 
 
 def test_a_slow_head_is_named_as_not_tested() -> None:

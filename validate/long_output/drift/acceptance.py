@@ -126,7 +126,8 @@ def _growth(of: list[Head], steps: int) -> Check:
     ]
     for n, head in enumerate(of):
         if steps < SETTLED * head.memory:
-            text = f"head {n} ({head.title}) has not forgotten its start in {steps:,} steps: its error may still rise"
+            text = f"head {n} ({head.title}) has not forgotten its start in {steps:,} steps: its error may still rise; "
+            text += f"--steps {SETTLED * head.memory:,.0f} or so would do"
             findings.append(Finding(verdict=Verdict.INCONCLUSIVE, text=text))
     left = [f"{n}" for n, head in enumerate(of) if head.rises is None]
     detail = f"least p {adjusted.min():.2g} of {len(tested)} heads" if tested else "no head tested"
