@@ -47,8 +47,10 @@ ALPHA = 0.05  # of all scores' alarms together, and of all others'
 
 
 class Comparison(Record):
-    """``comparison.json``. ``folders``: of the arms, specialized last; ``records``: their digests (records/seal.py). ``flips``: items that differ, by task, of which
-    ``flipped`` holds the first.
+    """``comparison.json``.
+
+    ``folders``: of the arms, specialized last; ``records``: their digests (records/seal.py). ``flips``: items that differ, by
+    task, of which ``flipped`` holds the first.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION

@@ -12,8 +12,8 @@ from evals.running.asking import Question
 from evals.running.suite import Asked, Suite
 from evals.tasks import window as window_of
 from evals.tasks.documents import Document
+from validate import keywords
 from validate.errors import InputError
-from validate.numerics import selection
 
 A_TURN = 64  # tokens of a turn beside its text, at most
 TASKS = Path(__file__).parents[1] / "tasks"
@@ -31,7 +31,7 @@ def chosen(suite: Suite, keyword: str | None) -> list[Asked]:
     """The suite's tasks whose names match."""
     if keyword is None:
         return list(suite.tasks)
-    found = [task for task in suite.tasks if keyword == task.name or selection.matches(keyword, task.name)]
+    found = [task for task in suite.tasks if keyword == task.name or keywords.matches(keyword, task.name)]
     if not found:
         raise InputError(f"-k '{keyword}' selects none of the tasks {', '.join(task.name for task in suite.tasks)}")
     return found

@@ -3,9 +3,10 @@
 import pytest
 
 from validate.errors import InputError
+from validate.keywords import matches
 from validate.numerics import judge
 from validate.numerics.case import Case
-from validate.numerics.selection import cover, matches, select
+from validate.numerics.selection import cover, select
 from validate.profiles import load
 
 CASES = [Case("kda", {"tp": tp, "batch": batch}, inputs, 1) for tp in (8, 16) for batch in (1, 2) for inputs in "ab"]

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests.equivalence.toy import Plan, manifest
+from validate import keywords
 from validate.equivalence import arm, commands
 from validate.equivalence.compare import rerun
 from validate.equivalence.record import chosen, supposed
-from validate.numerics import selection
 from validate.records.arm import ArmManifest
 
 
@@ -41,7 +41,7 @@ def test_it_selects_what_the_scene_needs(name: str) -> None:
     for scene in scenes:
         words = shlex.split(rerun.command(recorded, scene))
         assert words[:6] == ["nox", "-s", "equivalence", "--", name, "-k"]
-        selected = [one for one in scenes if selection.matches(words[6], one)]  # as record.chosen does
+        selected = [one for one in scenes if keywords.matches(words[6], one)]  # as record.chosen does
         assert scene in selected
         assert {scenes[one].of for one in selected} - {None} <= set(selected)
         assert any(scenes[one].decode_only for one in selected)

@@ -16,13 +16,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from validate import keywords
 from validate.equivalence.arm import DTYPES, ArmSet
 from validate.equivalence.compare import comparability, detected
 from validate.equivalence.compare.arms import Arms
 from validate.equivalence.scenes import Facts, Scene, build, digest, in_float32
 from validate.errors import InputError
 from validate.faults import engine
-from validate.numerics import selection
 from validate.records import arm_folder, folder
 from validate.records.arm_folder import Arm
 from validate.records.detection import Detected, Detection
@@ -125,7 +125,7 @@ def chosen(arms: ArmSet, keyword: str | None) -> tuple[list[engine.EngineFault],
     elsewhere = [fault for name, fault in known.items() if name not in own]
     if keyword is None:
         return list(own.values()), elsewhere
-    found = [own[keyword]] if keyword in own else [fault for name, fault in own.items() if selection.matches(keyword, name)]
+    found = [own[keyword]] if keyword in own else [fault for name, fault in own.items() if keywords.matches(keyword, name)]
     if not found:
         raise InputError(f"-k '{keyword}' selects none of the faults that {arms.name} shows: {', '.join(own)}")
     return found, []
@@ -143,7 +143,7 @@ def selected(arms: ArmSet, default: Arm) -> list[Scene]:
     every = build(arms.scenes, facts, arms.prompt_source())
     if digest([scene for scene in every if scene.name in default.manifest.scenes]) != default.manifest.plan:
         raise InputError(f"{default.folder} does not record the scenes of {arms.name} as they are now: record it again")
-    wanted = [scene for scene in every if (of := keyword(arms)) is None or selection.matches(of, scene.name)]
+    wanted = [scene for scene in every if (of := keyword(arms)) is None or keywords.matches(of, scene.name)]
     if lacking := [scene.name for scene in wanted if scene.name not in default.manifest.scenes]:
         raise InputError(f"{default.folder} has no scene {lacking[0]}, which planted faults are looked for in")
     return wanted

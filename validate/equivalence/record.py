@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from validate import keywords
 from validate.equivalence import attestation, order
 from validate.equivalence.arm import BACKENDS, ArmSet, Name
 from validate.equivalence.engine import CORRUPTED, PREEMPTIONS, Answer, Engine, Lost, metric, recorded
@@ -183,9 +184,7 @@ def chosen(arms: ArmSet, facts: Facts, keyword: str | None, name: Name = "defaul
     scenes = build(arms.scenes, facts, arms.prompt_source())
     if keyword is None:
         return in_float32(scenes) if name == "float32" else scenes
-    from validate.numerics import selection  # not before it is needed: it imports torch
-
-    found = [scene for scene in scenes if keyword == scene.name or selection.matches(keyword, scene.name)]
+    found = [scene for scene in scenes if keyword == scene.name or keywords.matches(keyword, scene.name)]
     if not found:
         raise InputError(f"-k '{keyword}' selects none of the scenes {', '.join(scene.name for scene in scenes)}")
     return in_float32(found) if name == "float32" else found

@@ -15,7 +15,7 @@ from validate.kernels import driverless, golden
 from validate.kernels.compiling import TOOLS, Cache, Compiler, Plan, Result
 from validate.kernels.deployment import Deployment, deployments
 from validate.kernels.report import render
-from validate.numerics.selection import matches
+from validate.keywords import matches
 from validate.paths.vllm.source import opened
 from validate.profiles import Profile
 from validate.records import folder, provenance

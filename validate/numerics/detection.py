@@ -6,6 +6,7 @@ all the other cases of the stage, so "missed" means missed by all.
 
 import json
 
+from validate import keywords
 from validate.errors import InputError
 from validate.faults import Fault, catalogue
 from validate.faults.matrix import CHECKS, Detection, add
@@ -46,7 +47,7 @@ def chosen(keyword: str | None) -> list[Fault]:
     known = catalogue()
     if keyword is None or keyword in known:
         return [known[keyword]] if keyword else list(known.values())
-    found = [fault for name, fault in known.items() if selection.matches(keyword, name)]
+    found = [fault for name, fault in known.items() if keywords.matches(keyword, name)]
     if not found:
         raise InputError(f"-k '{keyword}' selects none of the {len(known)} faults; `python -m validate faults` lists them")
     return found

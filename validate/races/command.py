@@ -14,7 +14,9 @@ MOST_AT_A_TIME = 12  # trials on one GPU: each has a context of about 1 GB there
 
 
 def races(
-    keyword: Annotated[str | None, typer.Option("-k", help="part of a protocol's name")] = None,
+    keyword: Annotated[
+        str | None, typer.Option("-k", help="parts of protocols' names, joined by and, or, not; or a whole name")
+    ] = None,
     faults: Annotated[bool, typer.Option("--faults", help="search with every planted fault; fails if one is missed")] = False,
     plant: Annotated[str | None, typer.Option(help="plant this fault, protocol.fault, to see the run fail")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="states of one search (default: 1,000,000)")] = None,

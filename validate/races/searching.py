@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from validate import keywords
 from validate.errors import InputError
 from validate.races import schedule
 from validate.races.explorer import Found, explore, walk
@@ -41,7 +42,8 @@ def sizes(of: Protocol, words: str) -> dict[str, int]:
 
 def searches(asked: Asked) -> list[Search]:
     """Of the sound protocols, of one with a fault planted, or of every fault. InputError if nothing is selected."""
-    chosen = [one for one in PROTOCOLS if asked.keyword is None or asked.keyword in one.name]
+    word = asked.keyword
+    chosen = [one for one in PROTOCOLS if word in (None, one.name) or keywords.matches(word or "", one.name)]
     if asked.plant:
         return list(_of(*fault(asked.plant)))
     if not chosen:

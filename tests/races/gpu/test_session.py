@@ -8,12 +8,13 @@ import pytest
 import torch
 from rich.console import Console
 
-from tests.support import Tool
+from tests.support import ROOT, Tool
 from validate.errors import InputError
 from validate.races import jobs
-from validate.races.gpu import plan, session
-from validate.races.gpu.record import TRIALS, Asked, Attempt, Manifest, Report, Sanitized, Trial, Tried
+from validate.races.gpu import plan, session, summary
+from validate.races.gpu.record import TRIALS, Asked, Attempt, Manifest, Report, Sanitized, Trial, Tried, read
 from validate.records.model import Machine, VllmFiles
+from validate.verdict import worst
 
 FINE = Attempt(repeats=200)
 WRONG = Attempt(repeats=200, unequal=17, detail="4 of 8 bytes of out differ")
@@ -90,6 +91,15 @@ def test_a_pass_says_what_ran(tmp_path: Path) -> None:
     assert 'failures="0" errors="0"' in junit
     assert said.splitlines()[-1].startswith("PASS  ")
     assert Manifest.model_validate_json((tmp_path / "manifest.json").read_text()).verdict == "PASS"
+
+
+@pytest.mark.parametrize("there", ["golden/races/hopper", "golden/races/hopper/sanitizer"])
+def test_the_golden_summaries_are_what_their_records_say(there: str) -> None:
+    found, tried, sanitized = read(ROOT / there)
+    tried.sort(key=lambda one: one.trial.name)
+    sanitized.sort(key=lambda one: one.name)
+    assert (ROOT / there / "summary.md").read_text() == summary.render(found, tried, sanitized)
+    assert worst(check.verdict for check in session.checks(tried, sanitized) if check.verdict) is found.verdict
 
 
 def test_a_wrong_kernel_fails_and_is_told(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from validate import keywords
 from validate.errors import InputError
-from validate.numerics import selection
 from validate.races.gpu.faults import FAULTS
 from validate.races.gpu.record import Trial
 
@@ -81,7 +81,7 @@ TRIALS: tuple[Trial, ...] = (
 
 def chosen(keyword: str | None) -> list[Trial]:
     """The trials whose names match: parts joined by and, or, not; or one whole name. InputError if none does."""
-    found = [trial for trial in TRIALS if keyword in (None, trial.name) or selection.matches(keyword or "", trial.name)]
+    found = [trial for trial in TRIALS if keyword in (None, trial.name) or keywords.matches(keyword or "", trial.name)]
     if not found:
         raise InputError(f"-k '{keyword}' selects none of {len(TRIALS)} trials: their names are as '{TRIALS[0].name}'")
     return found

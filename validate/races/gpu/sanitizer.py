@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from validate import keywords
 from validate.errors import InputError
-from validate.numerics import selection
 from validate.races.gpu import children, sass
 from validate.races.gpu.launched import Order
 from validate.races.gpu.record import Asked, Report, Sanitized
@@ -86,7 +86,7 @@ def sessions(keyword: str | None) -> list[Sanitized]:
         if (tool, kernel, sizes) not in ENDLESS
     ]
     every = controls + sound
-    found = [one for one in every if keyword in (None, one.name) or selection.matches(keyword or "", one.name)]
+    found = [one for one in every if keyword in (None, one.name) or keywords.matches(keyword or "", one.name)]
     if not found:
         raise InputError(f"-k '{keyword}' selects none of the sessions: their names are as '{sound[0].name}'")
     return found

@@ -33,7 +33,7 @@ def render(manifest: Manifest, tried: Sequence[Tried], sanitized: Sequence[Sanit
     text = ["# Races on a GPU", f"**{manifest.verdict}**: {done} of {manifest.planned}{aside}.", ran(manifest)]
     if tried:
         text.append(TRIALS)
-        header = ["kernel", "case", "adversary", "verdict", "the kernel", "control", "control undisturbed", "the control's fault"]
+        header = ["trial", "verdict", "the kernel", "control", "control undisturbed", "what is delayed, and the control's fault"]
         text.append(markdown(header, map(_row, tried)))
         wrong = [one for one in tried if judging.verdict(one) is not Verdict.PASS]
         text += [f"- {judging.why(one)}" for one in wrong]
@@ -51,10 +51,9 @@ def render(manifest: Manifest, tried: Sequence[Tried], sanitized: Sequence[Sanit
 
 
 def _row(one: Tried) -> list[object]:
-    trial = one.trial
-    adversary = trial.adversary if trial.stall is None else f"{trial.adversary}; delay: {STALLS[trial.stall].says}"
+    delay = f"{STALLS[one.trial.stall].says}; " if one.trial.stall else ""
     outcomes = [judging.outcome(attempt) for attempt in (one.sound, one.control, one.undisturbed)]
-    return [trial.kernel, trial.case, adversary, judging.verdict(one) or NOT_JUDGED, *outcomes, plan.says(trial)]
+    return [one.trial.name, judging.verdict(one) or NOT_JUDGED, *outcomes, delay + plan.says(one.trial)]
 
 
 def _reports(one: Sanitized) -> str:
