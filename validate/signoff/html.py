@@ -2,19 +2,17 @@
 
 import base64
 import hashlib
-import unicodedata
 from importlib import resources
 
 from validate.signoff import plots
 from validate.signoff.evidence import LAYERS, Cell, Plot
 from validate.signoff.report import PROVENANCE, SCREEN, Report, provenance, screen
+from validate.signoff.text import visible
 from validate.verdict import Verdict
 
 LONGEST = 2000  # characters of one text: what is longer is cut, and says so
 MARKS = {Verdict.PASS: "✓", Verdict.FAIL: "✗", Verdict.INCONCLUSIVE: "?", Verdict.INVALID: "!"}  # not by colour alone
 FILTERED = 12  # rows from which on a table can be filtered
-# Control characters that would reorder or hide what stands around them (Unicode's bidirectional and format characters).
-HIDDEN = {"Cf", "Cc", "Cs", "Co"}
 
 
 def render(report: Report) -> str:
@@ -43,10 +41,7 @@ def shown(cell: Cell | None) -> str:
     """A cell as text: without characters that change what is around them, and not too long."""
     if cell is None:
         return ""
-    text = f"{cell:g}" if isinstance(cell, float) else str(cell)
-    cut = text[:LONGEST]
-    visible = "".join(f"[U+{ord(c):04X}]" if unicodedata.category(c) in HIDDEN and c not in "\n\t" else c for c in cut)
-    return visible + (f" … ({len(text) - LONGEST:,} more characters)" if len(text) > LONGEST else "")
+    return visible(f"{cell:g}" if isinstance(cell, float) else str(cell), LONGEST)
 
 
 def mark(verdict: Verdict | str | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from validate.signoff.evidence import Boxes, Intervals, Line, Lines, Plot
+from validate.signoff.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 INK, GRID, BAD = "#010203", "#040506", "#070809"
 SERIES = ("#0a0b0c", "#0d0e0f", "#101112", "#131415", "#161718", "#191a1b", "#1c1d1e", "#1f2021")
 VARIABLES = {INK: "--ink", GRID: "--line", BAD: "--bad"} | {colour: f"--series-{n}" for n, colour in enumerate(SERIES, 1)}
+LONGEST = 32  # characters of a label: more would leave the drawing no room
 DASHES: Sequence[Any] = ("-", "--", ":", "-.")  # so that lines differ without colour, too
 SETTINGS: Any = {
     "svg.fonttype": "none",  # text stays text: it can be searched, and grows with the page's
@@ -72,16 +74,20 @@ def _boxes(axes: "Axes", plot: Boxes) -> None:
             axes.plot([least, largest], [y, y], color=colour, linewidth=1)
             axes.barh(y, high - low, width * 0.8, low, color=colour, alpha=0.45, edgecolor=colour)
             axes.plot([middle], [y], marker="|", color=colour, markersize=9)
-        axes.plot([], [], color=colour, linewidth=5, label=name)
+        axes.plot([], [], color=colour, linewidth=5, label=_label(name))
     axes.axvline(plot.limit, color=BAD, linewidth=1.5)
-    axes.set_yticks(range(len(labels)), labels)
+    axes.set_yticks(range(len(labels)), map(_label, labels))
     axes.invert_yaxis()
     axes.set_xlim(left=0)
     axes.set_xlabel(plot.axis)
     _legend(axes)
 
 
-def _plain(value: float, position: int) -> str:
+def _label(text: str) -> str:
+    return visible(text, LONGEST).replace("\n", " ")
+
+
+def _plain(value: float, _: float) -> str:
     """As people write it: matplotlib's own are formulas."""
     return f"{value:g}"
 
@@ -92,7 +98,12 @@ def _lines(axes: "Axes", plot: Lines) -> None:
     for n, line in enumerate(plot.lines):
         style = DASHES[n // 2 % len(DASHES)]
         axes.plot(
-            line.x, line.y, color=SERIES[n % len(SERIES)], linestyle=style, label=line.name, marker="." if _few(line) else None
+            line.x,
+            line.y,
+            color=SERIES[n % len(SERIES)],
+            linestyle=style,
+            label=_label(line.name),
+            marker="." if _few(line) else None,
         )
         if line.low:
             axes.fill_between(line.x, line.low, line.high, color=SERIES[n % len(SERIES)], alpha=0.2, linewidth=0)
@@ -121,7 +132,7 @@ def _intervals(axes: "Axes", plot: Intervals) -> None:
         axes.plot([one.value], [y], marker="o", color=SERIES[0])
         axes.plot([one.margin, one.margin], [y - 0.35, y + 0.35], color=BAD, linewidth=2)
     axes.axvline(0, color=INK, linewidth=0.8)
-    axes.set_yticks(range(len(plot.intervals)), [one.label for one in plot.intervals])
+    axes.set_yticks(range(len(plot.intervals)), [_label(one.label) for one in plot.intervals])
     axes.set_ylim(len(plot.intervals) - 0.5, -0.5)
     axes.set_xlabel(plot.axis)
 

@@ -112,3 +112,7 @@ def provenance(evidence: Sequence[Evidence]) -> list[tuple[str, ...]]:
 
 PROVENANCE = ("record", "of", "suite", "vLLM", "image", "machine", "weights", "data", "made", "SHA-256 of its hashes")
 SCREEN = ("layer", "part", "ran on", "verdict", "figures")
+
+
+if __name__ == "__main__":  # python -m validate.signoff.report > docs/signoff.schema.json
+    print(schema(), end="")

@@ -1,0 +1,65 @@
+"""Records from folders: each is verified, and one that was altered or is of another version is refused by name."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from validate.errors import InputError
+from validate.races import session
+from validate.races.record import Asked
+from validate.records import seal
+from validate.report.console import console
+from validate.signoff.reading.gathering import gathered
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the races, and one with every fault planted."""
+    output = tmp_path_factory.mktemp("runs")
+    for faults in (False, True):
+        session.run(session.begin(Asked(keyword="two_shot", faults=faults, walks=2, limit=3000), output), 2, console())
+    return output
+
+
+@pytest.fixture
+def runs(made: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(made, tmp_path / "runs")
+
+
+def test_a_run_and_its_planted_faults_are_told_apart(runs: Path) -> None:
+    found = gathered([runs])
+    assert [one.part for one in found.evidence] == ["protocol models"]
+    assert [one.planted for one in found.matrices] == [len(found.matrices[0].rows)]
+    assert found.evidence[0].source.verified
+
+
+def test_a_record_that_was_altered_is_refused_by_name(runs: Path) -> None:
+    file = next(runs.glob("*/explored.jsonl"))
+    file.write_text(file.read_text().replace("seconds", "Seconds"))
+    with pytest.raises(InputError, match=rf"{file.parent.name} was altered after the run: explored.jsonl was changed"):
+        gathered([runs])
+
+
+def test_a_record_of_another_version_is_refused_by_name(runs: Path) -> None:
+    file = next(runs.glob("*/manifest.json"))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"schema_version": 2}))
+    seal.seal(file.parent)
+    with pytest.raises(InputError, match=rf"{file.parent.name}/manifest.json: schema version 2, this version reads 1"):
+        gathered([runs])
+
+
+def test_a_record_that_was_killed_is_refused(runs: Path) -> None:
+    next(runs.glob("*/SHA256SUMS")).unlink()
+    with pytest.raises(InputError, match="the run was killed"):
+        gathered([runs])
+
+
+def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no run record"):
+        gathered([tmp_path])
+
+
+def test_a_record_named_twice_counts_once(runs: Path) -> None:
+    assert len(gathered([runs, next(runs.glob("*/manifest.json")).parent]).evidence) == 1

@@ -1,0 +1,104 @@
+"""The report in its four forms: the decision first, whatever a record says as text, and no larger than it may be."""
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.signoff.made import changed, finding, gathered, table, whole
+from tests.support import ROOT
+from validate.report.console import console
+from validate.signoff import junit, markdown, report, session
+from validate.signoff.reading import engines, evals
+from validate.verdict import Verdict
+
+html = pytest.importorskip("validate.signoff.html")
+pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
+
+HOSTILE = '<script>alert(1)</script>\u202egnp.exe\x1b[31m\' onload="x" {{ 7*7 }} $\\frac{1}{2}$'
+
+
+def test_with_everything_there_it_may_be_signed() -> None:
+    made = report.made(gathered(whole()), None)
+    assert (made.verdict, made.exit_code, made.title) == (Verdict.PASS, 0, "May be signed")
+    assert "Not signed" not in html.render(made)
+    assert "vLLM's kernels on GB300" in made.ran()
+    assert "not: vLLM's kernels on a Hopper GPU" in made.ran()
+
+
+def test_every_form_leads_with_the_decision_and_why() -> None:
+    check = finding(Verdict.FAIL, "gsm8k: 96.1 against 98.0, margin 1.5")
+    made = report.made(gathered(changed(evals.PART, verdict=Verdict.FAIL, checks=(check,))), None)
+    for text in (markdown.render(made), html.render(made)):
+        assert "Not signed" in text[:9000]
+        assert "gsm8k: 96.1 against 98.0, margin 1.5" in text
+    root = ET.fromstring(junit.render(made))
+    assert len(root.findall(".//failure")) == 1
+    assert root.find(".//failure").get("message") == "failed: FAIL gsm8k: 96.1 against 98.0, margin 1.5"  # type: ignore[union-attr]
+
+
+def test_a_refusal_is_no_pass_in_junit() -> None:
+    made = report.made(gathered(changed(engines.WHOLE, attested=False)), None)
+    assert len(ET.fromstring(junit.render(made)).findall(".//error")) == 1
+
+
+def test_what_a_record_says_is_text() -> None:
+    check = finding(Verdict.FAIL, HOSTILE)
+    given = changed(
+        engines.LONG, headline=HOSTILE, ran=HOSTILE, verdict=Verdict.FAIL, checks=(check,), tables=(table(3, HOSTILE),)
+    )
+    page = html.render(report.made(gathered(given), None))
+    assert page.count("<script>") == 1
+    assert "&lt;script&gt;alert(1)" in page
+    assert "\u202e" not in page
+    assert "\x1b" not in page
+    assert "[U+202E]" in page
+    assert "{{ 7*7 }}" in page
+
+
+def test_labels_of_a_plot_are_text_too() -> None:
+    plots = whole()[0].plots[0]
+    named = plots.model_copy(update={"boxes": tuple(box.model_copy(update={"label": HOSTILE}) for box in plots.boxes)})  # type: ignore[union-attr]
+    page = html.render(report.made(gathered(changed("numerics", plots=(named,))), None))
+    assert page.count("<script>") == 1
+
+
+def test_a_long_text_is_cut_and_says_so() -> None:
+    page = html.render(report.made(gathered(changed(engines.LONG, headline="a" * 10_000_000)), None))
+    assert len(page) < 500_000
+    assert "9,998,000 more characters" in page
+
+
+def test_the_page_needs_no_network() -> None:
+    page = html.render(report.made(gathered(whole()), None))
+    assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#)[^"']*["']""", page)
+    assert "url(http" not in page
+    assert "@import" not in page
+    assert "default-src 'none'" in page
+    assert len(re.findall(r"<svg ", page)) == 3
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+def test_twenty_thousand_items_fit(tmp_path: Path) -> None:
+    session.write(tmp_path, report.made(gathered(changed(evals.PART, tables=(table(20_000),))), None))
+    assert (tmp_path / "report.html").stat().st_size < 3_000_000
+    assert (tmp_path / "SHA256SUMS").is_file()
+
+
+def test_the_json_file_is_of_the_published_schema(tmp_path: Path) -> None:
+    schema = json.loads((ROOT / "docs/signoff.schema.json").read_text())
+    assert schema == json.loads(report.schema()), "python -m validate.signoff.report > docs/signoff.schema.json"
+    session.write(tmp_path, report.made(gathered(whole()), None))
+    again = report.Report.model_validate_json((tmp_path / "report.json").read_text())
+    assert again.verdict is Verdict.PASS
+    assert set(json.loads((tmp_path / "report.json").read_text())) == set(schema["properties"])
+
+
+def test_it_is_shown_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    session.show(report.made(gathered(changed(engines.WHOLE, attested=False)), None), console())
+    said = capsys.readouterr().out
+    assert "unattested: equivalence, whole engines run of whole engines: its steps are not shown" in said

@@ -1,0 +1,100 @@
+"""A release may be signed with everything there, and is refused, by name, for each single thing that is not."""
+
+from typing import Any
+
+import pytest
+
+from tests.signoff.made import CPU, GB300, TASKS, changed, evidence, finding, whole
+from validate.signoff.evidence import Source
+from validate.signoff.reading import engines, evals, races
+from validate.signoff.required import PARTS, refusals, verdict
+from validate.verdict import Verdict
+
+OTHER = GB300.model_copy(update={"image": "sha256:other"})
+OLDER = {"start": "2025-12-31T00:00:00Z"}
+UNVERIFIED = (Source(name="default", digest="", verified=False),)
+
+
+def test_the_whole_may_be_signed() -> None:
+    assert refusals(whole()) == []
+    assert verdict([]) is Verdict.PASS
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
+def test_a_part_that_is_missing_is_named(part: Any) -> None:
+    found = refusals([one for one in whole() if one.part != part.name])
+    assert [(one.kind, one.layer, one.part) for one in found if one.why == "there is no record of it"] == [
+        ("missing", part.layer, part.name)
+    ]
+    assert verdict(found) is Verdict.INVALID
+
+
+@pytest.mark.parametrize("part", [part for part in PARTS if part.on_gb300], ids=lambda part: part.name)
+def test_what_was_emulated_signs_nothing(part: Any) -> None:
+    found = refusals(changed(part.name, runs_on="emulated", machine=CPU))
+    assert ("emulated", part.name) in [(one.kind, one.part) for one in found]
+    assert verdict(found) is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "kind", "says", "wanted"),
+    [
+        (engines.WHOLE, {"attested": False}, "unattested", "not shown to have run on the specialized path", Verdict.INVALID),
+        (engines.WHOLE, {"arms": UNVERIFIED}, "unverified", "its arm default is not among those given", Verdict.INVALID),
+        (
+            engines.WHOLE,
+            {"deployment": {"tensor_parallel_size": 16}},
+            "another deployment",
+            "tensor_parallel_size",
+            Verdict.INVALID,
+        ),
+        (evals.PART, {"weights": "0" * 16}, "another deployment", "weights", Verdict.INVALID),
+        (engines.LONG, {"planted": "nan-late"}, "planted", "the fault nan-late was planted", Verdict.INVALID),
+        ("numerics", OLDER | {"suite": "d" * 40}, "stale", f"by commit {'d' * 40} of the suite", Verdict.INVALID),
+        ("numerics", OLDER | {"suite": None}, "stale", "commit unknown", Verdict.INVALID),
+        ("numerics", {"dirty": True}, "stale", "were not those of a commit", Verdict.INVALID),
+        ("numerics", OLDER | {"machine": OTHER}, "stale", "it ran in image sha256:other, not in", Verdict.INVALID),
+        (evals.PART, {"machine": GB300.model_copy(update={"image": None})}, "stale", "K3_PARITY_IMAGE", Verdict.INVALID),
+        (
+            evals.PART,
+            {"data": {k: v for k, v in TASKS.items() if k != "aime25"}},
+            "missing",
+            "aime25 was not asked",
+            Verdict.INVALID,
+        ),
+        (
+            races.MODELS,
+            {"verdict": Verdict.INCONCLUSIVE, "checks": (finding(Verdict.INCONCLUSIVE, "the limit came first"),)},
+            "inconclusive",
+            "the limit came first",
+            Verdict.INCONCLUSIVE,
+        ),
+        (
+            evals.PART,
+            {"verdict": Verdict.FAIL, "checks": (finding(Verdict.FAIL, "gsm8k: the loss is beyond the margin"),)},
+            "failed",
+            "gsm8k: the loss is beyond the margin",
+            Verdict.FAIL,
+        ),
+        ("numerics", {"verdict": Verdict.INVALID, "end": None, "checks": ()}, "invalid", "the run did not end", Verdict.INVALID),
+    ],
+)
+def test_one_thing_that_is_wrong_is_named(part: str, changes: dict[str, Any], kind: str, says: str, wanted: Verdict) -> None:
+    found = refusals(changed(part, **changes))
+    assert any(
+        one.kind == kind and one.part in (part, engines.WHOLE, engines.LONG, evals.PART) and says in one.why for one in found
+    )
+    assert {one.kind for one in found} == {kind}
+    assert verdict(found) is wanted
+
+
+def test_a_proven_defect_comes_first_and_outranks_all() -> None:
+    found = refusals([evidence(verdict=Verdict.FAIL, checks=(finding(Verdict.FAIL, "row 3 of kda"),))])
+    assert found[0].kind == "failed"
+    assert "row 3 of kda" in found[0].why
+    assert verdict(found) is Verdict.FAIL
+
+
+def test_the_image_that_is_asked_for_is_the_one_that_counts() -> None:
+    assert refusals(whole(), GB300.image) == []
+    assert {one.kind for one in refusals(whole(), "sha256:next")} == {"stale"}
