@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import Tool
-from validate.kernels import driverless
+from validate.kernels import needs
 
 ONE = ("build", "--arch", "sm_103a", "-n", "1", "-k", "dense_mlp/", "--cache", "cache")
 
@@ -18,8 +18,8 @@ def test_what_is_refused(tool: Tool, tmp_path: Path) -> None:
 
 
 def test_the_original_passes_and_is_remembered(tool: Tool, vllm_source: Path, tmp_path: Path) -> None:
-    if driverless.missing():
-        pytest.skip(f"the compiler is not installed: {', '.join(driverless.missing())}")
+    if needs.missing():
+        pytest.skip(f"the compiler is not installed: {', '.join(needs.missing())}")
     first = tool(*ONE, "--vllm-src", str(vllm_source))
     assert first.returncode == 0, first.stdout + first.stderr
     assert "2 variants, 0 known, 2 to compile" in first.stdout

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from validate.kernels import driverless, golden
+from validate.kernels import golden, needs
 from validate.kernels.compiling import SOURCES, Compiler, Result
 from validate.kernels.deployment import Deployment
 from validate.paths.vllm.entries import CUTEDSL
@@ -190,8 +190,8 @@ SHARED = (
 
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, dict[str, object]]:
-    if driverless.missing():
-        pytest.skip(f"the compiler is not installed: {', '.join(driverless.missing())}")
+    if needs.missing():
+        pytest.skip(f"the compiler is not installed: {', '.join(needs.missing())}")
     return golden.read(golden.path(ARCH)).variants
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
-from validate.kernels import driverless, golden
+from validate.kernels import golden, needs
 
-pytestmark = pytest.mark.skipif(bool(driverless.missing()), reason="the compiler is not installed")
+pytestmark = pytest.mark.skipif(bool(needs.missing()), reason="the compiler is not installed")
 SCRIPT = """
 import contextlib, json, sys
 from pathlib import Path

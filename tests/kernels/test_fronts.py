@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from tests.support import Edit, ran
-from validate.kernels import driverless
+from validate.kernels import needs
 from validate.paths import Broken
 from validate.paths.emulated.mailbox import SENTINEL
 from validate.paths.vllm import entries, front
 from validate.paths.vllm.mailboxes import check_armed
 
-compiler = pytest.mark.skipif(bool(driverless.missing()), reason="the compiler is not installed")
+compiler = pytest.mark.skipif(bool(needs.missing()), reason="the compiler is not installed")
 
 
 ROUTED = ["router/zeros/8/1/1", "router/trained/16/1/2", "router/trained/8/3/3", "router/trained/16/33/64"]

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT, Edit
-from validate.kernels import driverless
+from validate.kernels import needs
 from validate.paths.vllm import entries
 
 EXPERTS = "experts/ and batch16- and not shared"
-pytestmark = pytest.mark.skipif(bool(driverless.missing()), reason="the compiler is not installed")
+pytestmark = pytest.mark.skipif(bool(needs.missing()), reason="the compiler is not installed")
 
 
 def watched(root: Path, keyword: str, profile: str = "gb300-tp16") -> tuple[int, str]:

@@ -9,9 +9,9 @@ import pytest
 
 from tests.kernels.simulated_faults import FAULTS
 from tests.support import ROOT
-from validate.kernels import driverless
+from validate.kernels import needs
 
-compiler = pytest.mark.skipif(bool(driverless.missing()), reason="the compiler is not installed")
+compiler = pytest.mark.skipif(bool(needs.missing()), reason="the compiler is not installed")
 
 
 def sizes(adapter: str, names: str, *cases: str) -> list[str]:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import Edit, ran
-from validate.kernels import driverless
+from validate.kernels import needs
 from validate.paths.vllm import entries
 
-pytestmark = pytest.mark.skipif(bool(driverless.missing()), reason="the compiler is not installed")
+pytestmark = pytest.mark.skipif(bool(needs.missing()), reason="the compiler is not installed")
 
 # Inputs, TP, batch, regime, write, parity: every kind of kernel, both parities, both kinds of layer.
 PROJECTED = [

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from validate.kernels import driverless
+from validate.kernels import needs
 from validate.paths.vllm import shared_experts
 
-pytestmark = pytest.mark.skipif(bool(driverless.missing()), reason="the compiler is not installed")
+pytestmark = pytest.mark.skipif(bool(needs.missing()), reason="the compiler is not installed")
 
 COMPILE = """
 import os, sys

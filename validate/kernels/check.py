@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from validate.errors import InputError
-from validate.kernels import driverless, golden
+from validate.kernels import golden, needs
 from validate.kernels.compiling import TOOLS, Cache, Compiler, Plan, Result
 from validate.kernels.deployment import Deployment, deployments
 from validate.kernels.report import render
@@ -142,7 +142,7 @@ def _launches(request: Request, out: Console) -> Launches:
 
 def _possible(request: Request, wanted: Sequence[Deployment]) -> dict[str, golden.Golden]:
     """What is recorded, by architecture; nothing where it is to be recorded. InputError for what can not be done."""
-    missing = driverless.missing()
+    missing = needs.missing()
     if missing:
         raise InputError(f"the build check needs {', '.join(missing)}; nox -s build installs them")
     if not wanted:

@@ -10,7 +10,6 @@ The stand-ins change torch, the driver's bindings and vLLM's modules for the who
 
 import contextlib
 import importlib
-import importlib.util
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
@@ -71,18 +70,6 @@ class _Bare(MetaPathFinder):
         package = ModuleSpec(name, None, is_package=True)
         package.submodule_search_locations = list(found.submodule_search_locations)
         return package
-
-
-def missing() -> list[str]:
-    """The distributions that compiling needs and this environment lacks."""
-    wanted = {
-        "cutlass": "nvidia-cutlass-dsl[cu13]==4.8.0",
-        "flashinfer": "flashinfer-python==0.7.2.post1 (--no-deps)",
-        "quack": "quack-kernels==0.6.5 (--no-deps)",
-        "tokenspeed_mla": "tokenspeed_mla==2.0.3 (--no-deps)",
-        "tvm_ffi": "apache-tvm-ffi==0.1.15.post2",
-    }
-    return [pip for name, pip in wanted.items() if importlib.util.find_spec(name) is None]
 
 
 def prepare(source: Source, arch: str, view: Any = ANYTHING) -> ModuleType:

@@ -27,11 +27,16 @@ def make(profile: Profile, planted: str | None = None, vllm_src: str | None = No
     emulated = profile.runs_on == "emulated"
     made = [_named(name, fault, vllm_src, profile) for name in profile.subjects]
     for subject in made:
-        there = subject.capability() if isinstance(subject, _RunsVllm) else None
-        if there is not None and there != CAPABILITY[profile.runs_on]:
-            wanted, found = (".".join(map(str, version)) for version in (CAPABILITY[profile.runs_on], there))
-            raise InputError(f"profile {profile.name} runs on GPUs of compute capability {wanted}, this one has {found}")
+        if isinstance(subject, _RunsVllm) and (there := subject.capability()) is not None:
+            right_gpu(profile, there)
     return [*made, _vllm("default", vllm_src, profile.gpus, interpreted=True)] if emulated and vllm_src else made
+
+
+def right_gpu(profile: Profile, there: tuple[int, int]) -> None:
+    """InputError where the GPU that is there is not of the compute capability that the profile runs on."""
+    if there != CAPABILITY[profile.runs_on]:
+        wanted, found = (".".join(map(str, version)) for version in (CAPABILITY[profile.runs_on], there))
+        raise InputError(f"profile {profile.name} runs on GPUs of compute capability {wanted}, this one has {found}")
 
 
 def kernel_paths(profile: Profile) -> list[str]:

@@ -25,6 +25,7 @@ class Compilation(BaseModel):
     mode: int | str | None = None
     cudagraph_mode: int | str | None = None
     cudagraph_capture_sizes: list[int] | None = None
+    max_cudagraph_capture_size: int | None = None
 
 
 class Engine(BaseModel):
@@ -49,6 +50,10 @@ class Engine(BaseModel):
     optimization_level: int = Field(default=2, ge=0, le=3)
     compilation_config: Compilation = Compilation()
     cudagraph_capture_sizes: list[int] | None = None
+    max_cudagraph_capture_size: int | None = None
+    max_num_seqs: int | None = Field(default=None, ge=1)
+    max_num_batched_tokens: int | None = Field(default=None, ge=1)
+    performance_mode: str = "balanced"
     speculative_config: dict[str, Any] | None = None
     spec_method: str | None = None
     spec_model: str | None = None

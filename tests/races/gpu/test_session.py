@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.support import ROOT, Tool
 from validate.errors import InputError
 from validate.races import jobs
-from validate.races.gpu import plan, session, summary
+from validate.races.gpu import needs, plan, session, summary
 from validate.races.gpu.record import TRIALS, Asked, Attempt, Manifest, Report, Sanitized, Trial, Tried, read
 from validate.records.model import Machine, VllmFiles
 from validate.verdict import worst
@@ -40,17 +40,17 @@ def test_without_a_gpu_it_is_one_line(tool: Tool) -> None:
 def test_another_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     a_gpu(monkeypatch, (10, 3))
     with pytest.raises(InputError, match=r"the a GPU here has 10\.3"):
-        session.gpu()
+        needs.gpu()
     a_gpu(monkeypatch, (9, 0))
-    assert session.gpu() == "a GPU"
+    assert needs.gpu() == "a GPU"
 
 
 def test_without_vllm_it_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no vLLM under"):
-        session.opened(tmp_path)
+        needs.opened(tmp_path)
     (tmp_path / "vllm").mkdir()
     with pytest.raises(InputError, match="entry points are not those"):
-        session.opened(tmp_path)
+        needs.opened(tmp_path)
 
 
 def test_the_trials_are_listed_on_any_machine(tool: Tool) -> None:

@@ -28,12 +28,17 @@ T = TypeVar("T")
 CUDA_ERRORS = ("CUDA error", "Triton Error [CUDA]", "cudaError", "CUDA_ERROR_")  # as torch, Triton and CuTe word them
 
 
+def require() -> None:
+    """InputError where torch finds no GPU."""
+    if not torch.cuda.is_available():
+        raise InputError("this profile runs vLLM's kernels on a GPU, and torch finds none: use --profile cpu")
+
+
 class Gpu:
     """The GPU of this process: that of torchrun's rank or of the pytest-xdist worker, in turn, or the first."""
 
     def __init__(self) -> None:
-        if not torch.cuda.is_available():
-            raise InputError("this profile runs vLLM's kernels on a GPU, and torch finds none: use --profile cpu")
+        require()
         worker = int(os.environ.get("LOCAL_RANK") or os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
         self.device = torch.device("cuda", worker % torch.cuda.device_count())
         torch.cuda.set_device(self.device)

@@ -1,7 +1,6 @@
 """A run of the races on a GPU from arguments to an exit code: every trial is recorded when it ends."""
 
 import hashlib
-import importlib.util
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,39 +13,15 @@ from rich.table import Table
 from validate.equivalence.compare import junit
 from validate.equivalence.compare.finding import Check, Finding
 from validate.errors import InputError
-from validate.paths import vllm
-from validate.paths.vllm import entries, source
+from validate.paths.vllm import entries
 from validate.races.gpu import children, judging, plan, sanitizer, summary
+from validate.races.gpu.needs import gpu, opened
 from validate.races.gpu.record import SANITIZED, TRIALS, Asked, Manifest, Sanitized, Tried, read
 from validate.races.jobs import record
 from validate.records import folder, provenance, writer
 from validate.records.model import VllmFiles
 from validate.report.console import COLOURS
 from validate.verdict import Verdict, worst
-
-CAPABILITY = (9, 0)
-
-
-def gpu() -> str:
-    """The name of this machine's GPU. InputError if it is none that the trials are made for."""
-    import torch
-
-    wanted = "the races on a GPU run vLLM's kernels on one of compute capability 9.0 (H100, H200)"
-    if not torch.cuda.is_available():
-        raise InputError(f"{wanted}, and torch finds none here")
-    capability = torch.cuda.get_device_capability()
-    if capability != CAPABILITY:
-        raise InputError(f"{wanted}; the {torch.cuda.get_device_name()} here has {capability[0]}.{capability[1]}")
-    return torch.cuda.get_device_name()
-
-
-def opened(vllm_src: Path | None) -> source.Source:
-    """VLLM's files, installed or in a folder. InputError if there are none, or other ones."""
-    found = source.opened(vllm_src)
-    vllm.check(["specialized"], found)
-    if importlib.util.find_spec("cutlass") is None:
-        raise InputError("nvidia-cutlass-dsl, which compiles vLLM's kernels, is not installed: pip install -e '.[build]'")
-    return found
 
 
 def begin(vllm_src: Path | None, asked: Asked, output: Path) -> Path:
