@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from validate.doctor.command import doctor
 from validate.errors import InputError
 from validate.long_output.drift.command import drift
 from validate.races import command as races
@@ -27,6 +28,7 @@ app.command()(races.replay)
 app.command()(races.races_gpu)
 app.command()(drift)
 app.command()(signoff)
+app.command()(doctor)
 
 Run = Annotated[Path, typer.Argument(help="folder of a run record")]
 ProfileName = Annotated[str | None, typer.Option(help="profile name, or a .toml file (default: cpu)")]

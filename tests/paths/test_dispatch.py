@@ -1,20 +1,14 @@
 """Which steps run specialized: by hand, and against vLLM's own ``plan()`` where its source is at hand."""
 
-import ast
-import os
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from validate.doctor import own
 from validate.model.decoding import Request
 from validate.paths.dispatch import PREPARED, Deployment, captured_as, plan
-
-DECODE = "vllm/models/kimi_k3/nvidia/specialized_decode/runtime/decode.py"
 
 
 def decoding(count: int, q: int = 1) -> tuple[Request, ...]:
@@ -52,48 +46,8 @@ def test_a_specialized_step_has_prepared_kernels_and_whole_requests(q: int, capt
         assert not found.specialized or (rows <= PREPARED[-1] and rows % q == 0)
 
 
-def vllm_plan() -> Any:
-    """vLLM's ``plan`` and what it calls, compiled from its source with stand-ins for what a CPU lacks."""
-    root = os.environ.get("K3_PARITY_VLLM_SRC")
-    if not root or not (Path(root) / DECODE).is_file():
-        pytest.skip("vLLM's source is not at hand: set K3_PARITY_VLLM_SRC to an unpacked wheel")
-    tree = ast.parse((Path(root) / DECODE).read_text())
-    wanted = {"layer_name", "decode_metadata", "is_uniform_verify", "plan"}
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name in wanted]
-    assert {f.name for f in functions} == wanted
-
-    class Step(NamedTuple):
-        q: int
-        metadata: list
-        slot_mapping: Any
-
-    namespace: dict[str, Any] = {
-        "Any": Any,
-        "Step": Step,
-        "torch": SimpleNamespace(cuda=SimpleNamespace(is_current_stream_capturing=lambda: True), Tensor=torch.Tensor),
-        "is_forward_context_available": lambda: True,
-        "CUDAGraphMode": SimpleNamespace(PIECEWISE="PIECEWISE"),
-    }
-    exec(compile(ast.Module(functions, []), DECODE, "exec"), namespace)
-    return namespace
-
-
 @pytest.mark.parametrize("q", [1, 2, 4, 5, 8])
-def test_captured_as_agrees_with_vllm(q: int) -> None:
-    namespace = vllm_plan()
-    deployment = Deployment(q)
+def test_captured_as_agrees_with_vllm(q: int, vllm_source: Path) -> None:
+    planned, deployment = own.planner(vllm_source), Deployment(q)
     for rows in range(1, 130):
-        kda = SimpleNamespace(
-            num_prefills=0,
-            num_decodes=0 if q > 1 else rows,
-            num_spec_decodes=max(1, rows // q) if q > 1 else 0,
-            spec_state_indices_tensor=torch.zeros(rows // q, q) if q > 1 else None,
-            num_spec_decode_tokens=rows // q * q,
-        )
-        mla = SimpleNamespace(num_prefills=0, num_decodes=rows // q, num_decode_tokens=rows // q * q)
-        layers = [SimpleNamespace(self_attn=SimpleNamespace(prefix=name)) for name in ("kda", "mla")]
-        context = SimpleNamespace(attn_metadata={"kda": kda, "mla": mla}, cudagraph_runtime_mode="FULL", slot_mapping=None)
-        namespace["get_forward_context"] = lambda context=context: context
-        executor = SimpleNamespace(batches=tuple(sorted(deployment.prepared)), q=q, layers=layers)
-        theirs = namespace["plan"](executor, torch.zeros(rows), None)
-        assert (theirs is not None) == captured_as(rows, deployment).specialized, rows
+        assert planned(rows, deployment) == captured_as(rows, deployment).specialized, rows

@@ -142,12 +142,17 @@ class Compiler:
             self._pool = None
 
 
+def files(root: Path) -> list[Path]:
+    """VLLM's files that decide what is compiled. InputError if there are none."""
+    found = sorted(file for pattern in SOURCES for file in root.glob(pattern))
+    if not found:
+        raise InputError(f"there is no specialized decode of Kimi K3 under {root}: vLLM 0.33.0 has it")
+    return found
+
+
 def _sources(root: Path) -> str:
     digest = hashlib.sha256()
-    files = sorted(file for pattern in SOURCES for file in root.glob(pattern))
-    if not files:
-        raise InputError(f"there is no specialized decode of Kimi K3 under {root}: vLLM 0.33.0 has it")
-    for file in files:
+    for file in files(root):
         digest.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
 

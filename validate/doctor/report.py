@@ -1,0 +1,34 @@
+"""What the doctor prints: one line a layer, and below it what is lacking."""
+
+import sys
+from collections.abc import Iterable, Iterator
+
+from validate.doctor import layers as known
+from validate.doctor.layers import Layer
+from validate.records import provenance
+
+
+def machine(layers: list[Layer]) -> Iterator[str]:
+    """The machine, its layers, and how many of those that any machine is to run can run."""
+    here = provenance.machine()
+    gpus = ", ".join(here.gpus) or "no GPU"
+    yield f"{here.system}; {here.cpu}, {here.cores} cores, {here.memory_gib} GiB; {gpus}"
+    yield f"Python {sys.version.split()[0]} at {sys.executable}"
+    yield known.nox()
+    yield ""
+    yield from rows(layers)
+    yield ""
+    own = [layer for layer in layers if layer.cpu]
+    yield f"{sum(layer.can_run for layer in own)} of {len(own)} layers that take no GPU can run here"
+
+
+def rows(layers: Iterable[Layer]) -> Iterator[str]:
+    """``yes`` or ``no``, the layer, its command; then why not and what to do, and what else to know."""
+    layers = list(layers)
+    width = max(len(layer.name) for layer in layers)
+    for layer in layers:
+        yield f"{'yes' if layer.can_run else 'no ':3} {layer.name:{width}}  {layer.command}"
+        for lack in layer.lacks:
+            yield f"      {lack.why}" + (f": {lack.do}" if lack.do else "")
+        if layer.can_run:
+            yield from (f"      {note}" for note in layer.notes)
