@@ -83,7 +83,9 @@ def test_sizes_are_those_that_vllm_chooses(vllm_chooses: Chooses, arguments: dic
 
 
 def test_graphs_beyond_the_deployment_are_left_out() -> None:
-    """Planted in vLLM's place: a size whose requests are more than there are, and one that is rounded beyond the largest."""
+    """A size whose requests are more than there are, and one that is rounded up beyond the largest."""
     d = Deployment(engine({"cudagraph_capture_sizes": [4, 8, 16], "max_num_seqs": 3}), kimi_k3.config())
     assert graphs.deployed(d, 4).graphs == (4, 8)
     assert graphs.deployed(d, 5).graphs == (5, 10)
+    d = Deployment(engine({"cudagraph_capture_sizes": [4, 8]}), kimi_k3.config())
+    assert graphs.deployed(d, 5).graphs == (5,)  # 8 is rounded up to 10

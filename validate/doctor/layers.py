@@ -127,11 +127,14 @@ def _compilers() -> list[Lack]:
 
 def _golden_tools() -> list[str]:
     """Tools in other versions than those that golden/kernels was recorded with: differences are INCONCLUSIVE then."""
-    wanted = [*needs.COMPILERS.values(), *needs.FILES.values()]
-    pairs = [(pip.partition("==")[0].partition("[")[0], pip.partition("==")[2]) for pip in wanted]
-    other = [(name, there, pinned) for name, pinned in pairs if (there := provenance.version(name)) != pinned]
-    there = [(name, is_, pinned) for name, is_, pinned in other if is_ != provenance.NOT_INSTALLED]
-    return [f"{name} is {is_}, golden/kernels has {pinned}: differences are INCONCLUSIVE" for name, is_, pinned in there]
+    found = []
+    for pip in (*needs.COMPILERS.values(), *needs.FILES.values()):
+        name, _, pinned = pip.partition("==")
+        name = name.partition("[")[0]
+        here = provenance.version(name)
+        if here not in (pinned, provenance.NOT_INSTALLED):
+            found.append(f"{name} is {here}, golden/kernels has {pinned}: differences are INCONCLUSIVE")
+    return found
 
 
 def _nvdisasm() -> list[str]:

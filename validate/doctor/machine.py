@@ -15,7 +15,6 @@ from validate.records import provenance
 PYTHON = SpecifierSet(">=3.11")  # as in pyproject.toml
 DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg")  # of NVIDIA's driver on Linux, and of WSL's
 GIB = 2**30
-# Kept small on purpose: below this nothing but an import fits. What a layer takes beyond it is measured, or not known.
 RUNS = 1.0  # GiB of disk for run folders
 
 

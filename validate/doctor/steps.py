@@ -29,7 +29,7 @@ class Steps:
 
 def of(d: Deployment) -> list[Steps]:
     """Every kind of step that the deployment has."""
-    found = []
+    found: list[Steps] = []
     for q in QUERIES if d.q is None else (d.q,):
         found += _uniform(graphs.deployed(d, q))
     q = d.q or QUERIES[-1]
