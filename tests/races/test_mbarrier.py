@@ -52,3 +52,19 @@ def test_a_wait_for_the_other_parity_passes_at_once() -> None:
     bar.arrive(thread)
     bar.wait(thread, 1)
     assert explore(system, 100).found is None
+
+
+@pytest.mark.parametrize(("fenced", "wrong"), [(True, None), (False, "lost update")])
+def test_an_arrival_by_the_thread_that_initialises_is_no_fence(fenced: bool, wrong: str | None) -> None:
+    system = System()
+    bar, there = mbarrier(system, "mbarrier"), system.cell("there", 0)
+    receiver, sender = system.thread("receiver"), system.thread("sender")
+    bar.initialise(receiver, 1, expect=16)
+    if fenced:
+        receiver.fence()
+    receiver.add(there, release=False)
+    bar.wait(receiver)
+    sender.wait(there, lambda value: value == 1, "the mbarrier")
+    bar.complete(sender, 16)
+    found = explore(system, 10_000).found
+    assert (found.violation.kind if found else None) == wrong

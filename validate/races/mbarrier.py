@@ -19,9 +19,13 @@ class Mbarrier:
 
     cell: str
 
-    def initialise(self, thread: Thread, arrivals: int) -> None:
-        """An ordinary store: only a fence makes it visible in time."""
-        thread.program.append(Store(thread.system.place[self.cell], (0, arrivals, arrivals, 0), over=(RAW,)))
+    def initialise(self, thread: Thread, arrivals: int, expect: int = 0) -> None:
+        """An ordinary store: only a fence makes it visible in time.
+
+        ``expect``: bytes that the same thread announces at once, as one of the arrivals. That orders it within its CTA only.
+        """
+        missing = arrivals - 1 if expect else arrivals
+        thread.program.append(Store(thread.system.place[self.cell], (0, arrivals, missing, expect), over=(RAW,)))
 
     def arrive(self, thread: Thread, arrivals: int = 1, expect: int = 0) -> None:
         """After the thread's earlier stores. ``expect``: bytes that it announces."""

@@ -49,9 +49,9 @@ def build(*, ctas: int, tokens: int, early: int, fault: str | None = None) -> Sy
     def arm(thread: Thread, cta: int) -> None:
         own = [out_full[cta][k] for k in range(owned) if cta + k * ctas < tokens]
         for one, count in [*((one, 1) for one in own), (gate_full[cta], expected)]:
-            one.initialise(thread, 1)
-            one.arrive(thread, expect=count * TOKEN)
-        thread.fence("mbarrier_init_fence")
+            one.initialise(thread, 1, expect=count * TOKEN)
+        if fault != "no-init-fence":
+            thread.fence("mbarrier_init_fence")
 
     def meet(thread: Thread) -> None:
         thread.wait(met, at_least(3 * ctas), "all threads of the cluster")
@@ -104,6 +104,7 @@ PROTOCOL = Protocol(
         ),
         Fault("one-output-mbarrier", "a CTA's tokens share an output mbarrier", "bytes of token t + C count for token t"),
         Fault("sends-at-once", "the gate warp does not wait for the cluster", "cluster_wait lost before the first sending"),
+        Fault("no-init-fence", "the mbarriers' initialisation is not fenced", "mbarrier_init_fence lost in setup"),
         Fault("arrives-before-arming", "thread 0 arms after its arrival", "the order of setup's last two lines"),
         Fault(
             "no-barrier-inside",
