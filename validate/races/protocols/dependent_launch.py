@@ -15,7 +15,8 @@ a chain of them before its launch. The kernels by chain:
 - MoE, small batch: front, experts and (TP8) shared expert (small_batch/*.py) poll, T at entry, W on leaving by one thread; the
   tail (moe/tail.py, ``MoeTail``, front_poll) waits before T, and re-arms the layer before's rows after it.
 - MoE, above: front GEMM (W, T), ``RouteSitu`` (moe/front.py; above batch 8 no W at all: it has polled what the front stored after
-  its own), experts (W, T), tail (``MoeTail`` waits first; ``WaveMoeTail`` has T at entry above batch 8).
+  its own), experts (W, T; they count their calls as last, and the next layer's read the count), tail (``MoeTail`` waits first;
+  ``WaveMoeTail`` has T at entry above batch 8).
 
 One rank, a thread a kernel, and a peer that needs this rank's part of the tail before it goes on. ``tp`` and ``batch`` choose the
 chain: (16, 2) and (16, 8) are one request that verifies, (8, 1) and (8, 16) plain tokens. The re-arming comes last in program
@@ -59,7 +60,7 @@ CHAINS: dict[tuple[int, int], dict[str, str]] = {
         "o-projection": "T; read prefix; W; read local; put mail; get mail; write prefix; write y; rearm mail",
         "front": "W; T; read y; put logits",
         "routing": "get logits; W; write ids; T",
-        "experts": "W; read ids; T; write expanded",
+        "experts": "W; read calls; read ids; T; write expanded; write calls",
         "tail": "W; read expanded; put rows; put part; get rows; put out; T; rearm rows; W",
     },
     (8, 16): {
@@ -71,7 +72,7 @@ CHAINS: dict[tuple[int, int], dict[str, str]] = {
         "front": "W; T; read y; put logits",
         "routing": "get logits; write ids; T",
         "grouping": "T; W; read ids; write units",
-        "experts": "W; read units; T; put rows; put part",
+        "experts": "W; read calls; read units; T; put rows; put part; write calls",
         "tail": "T; get rows; put out; rearm rows; W",
     },
 }
@@ -84,11 +85,13 @@ FAULTS = {  # the kernel, and what it does instead
     "projection-releases-first": ("projection", lambda does: "T; " + does.removesuffix("; T")),
     "projection-does-not-wait": ("projection", lambda does: does.removeprefix("W; ")),
     "kda-does-not-wait": ("KDA", lambda does: does.replace("W; ", "")),
+    "wave-tail-leaves-early": ("tail", lambda does: does.removesuffix("; W")),
 }
 
 
 def build(*, tp: int, batch: int, layers: int, fault: str | None = None) -> System:
-    """``layers`` with MoE. ``fault``: of small-batch chains at TP16."""
+    """``layers`` with MoE. ``fault``: of small-batch chains at TP16, but for the wave tail's."""
+    tp, batch = (8, 16) if fault == "wave-tail-leaves-early" else (tp, batch)
     system, me = System(), ("own", "peer's")
     boxes = {
         (name, parity, writer): system.mailbox(f"{writer} {name}, parity {parity}", end="any")
@@ -121,9 +124,11 @@ def build(*, tp: int, batch: int, layers: int, fault: str | None = None) -> Syst
             value = (layer, kernel) if name == "prefix" and verb == "write" else (layer, "AttnRes")
             if kernel == "AttnRes" and verb == "read":
                 value = (layer - 1, "o-projection")
+            if name == "calls" and verb == "read":
+                value = (layer - 1, "AttnRes")
             if verb == "write":
                 thread.store(name, value)
-            elif layer or kernel != "AttnRes":
+            elif layer or (kernel != "AttnRes" and name != "calls"):
                 thread.load(name, value)
         elif verb == "put":
             thread.store(mailboxes(name, layer)[0], layer)
@@ -172,6 +177,11 @@ PROTOCOL = Protocol(
         Fault("projection-releases-first", "the projection releases at entry", "a ring with a stage for every tile of K"),
         Fault("projection-does-not-wait", "it reads x without waiting", "an entry wait lost"),
         Fault("kda-does-not-wait", "KDA reads its row without waiting", "a load moved ahead of the wait (early schedules)"),
+        Fault(
+            "wave-tail-leaves-early",
+            "WaveMoeTail ends without having waited",
+            "its exit wait lost: nobody waits for the experts before, which count their calls as last",
+        ),
     ),
     (
         {"tp": 16, "batch": 2, "layers": 4},
