@@ -75,7 +75,7 @@ def explained(report: Report, code: Code) -> Report:
     if len(offsets) == 2 and report.severity == "warning":
         why = ARMED if _arms(instructions, *offsets) else None
     elif "Missing wait" in report.text:
-        why = FIRST if any(_arms(instructions, before, offsets[0]) for before in instructions) else None
+        why = FIRST if any(_arms_first(instructions, before, offsets[0]) for before in instructions) else None
     return report.model_copy(update={"places": places, "explained": why})
 
 
@@ -84,3 +84,10 @@ def _arms(instructions: Mapping[int, str], first: int, second: int) -> bool:
     between = [text for offset, text in instructions.items() if first < offset < second]
     straight = first < second and not any(map(_LEAVES.search, between))
     return straight and initialises is not None and arrives is not None and initialises[1] == arrives[1]
+
+
+def _arms_first(instructions: Mapping[int, str], first: int, second: int) -> bool:
+    """Whether no other arrival at the barrier comes between."""
+    arrives = _ARRIVES.search(instructions[second])
+    between = (_ARRIVES.search(text) for offset, text in instructions.items() if first < offset < second)
+    return _arms(instructions, first, second) and all(not other or other[1] != arrives[1] for other in between if arrives)
