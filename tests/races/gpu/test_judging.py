@@ -76,6 +76,13 @@ def test_a_control_that_was_launched_too_late_is_told() -> None:
     assert "right, too, in 200 repeats, of which 150 were launched too late: this" in judging.why(tried)
 
 
+@pytest.mark.parametrize(("late", "wanted"), [(100, Verdict.PASS), (101, Verdict.INCONCLUSIVE)])
+def test_a_kernel_that_was_mostly_launched_too_late_does_not_pass(late: int, wanted: Verdict) -> None:
+    tried = Tried(trial=TRIAL, sound=Attempt(repeats=200, late=late), control=BAD)
+    assert judging.verdict(tried) is wanted
+    assert f"right in 200 repeats, but {late} came too late" in judging.why(tried)
+
+
 def report(severity: str) -> Report:
     """An explained one's severity has a star."""
     why = "a known one" if severity.endswith("*") else None

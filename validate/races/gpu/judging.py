@@ -32,7 +32,8 @@ def attempt(done: Sequence[Repeat], hung: str | None, error: str | None, late: i
 
 
 def verdict(tried: Tried) -> Verdict | None:
-    """FAIL if the fixed kernel was wrong; else INCONCLUSIVE if the control was right; INVALID without a result of either.
+    """FAIL if the fixed kernel was wrong; else INCONCLUSIVE if the control was right, or if most of the fixed kernel's launches
+    were too late for the adversary; INVALID without a result of either.
 
     None, nothing to judge, if on this GPU no control could be wrong.
     """
@@ -41,7 +42,7 @@ def verdict(tried: Tried) -> Verdict | None:
     if tried.sound is None or tried.control is None:
         return Verdict.INVALID
     if tried.control.wrong:
-        return Verdict.PASS
+        return Verdict.INCONCLUSIVE if _late(tried.sound) else Verdict.PASS
     return Verdict.INCONCLUSIVE if tried.control.shut is None else None
 
 
@@ -51,11 +52,17 @@ def why(tried: Tried) -> str:
         return f"{tried.trial.name}: {outcome(tried.sound)}: {tried.sound.detail}"
     if tried.sound is None or tried.control is None:
         return f"{tried.trial.name}: no result: {tried.lost}"
+    if tried.control.wrong:
+        return f"{tried.trial.name}: the kernel is right in {tried.sound.repeats} repeats, but {tried.sound.late} came too late"
     if tried.control.shut is not None:
         return f"{tried.trial.name}: not judged: {tried.control.shut}"
     late = f", of which {tried.control.late} were launched too late" if tried.control.late else ""
     repeats = f"{tried.control.repeats} repeats{late}"
     return f"{tried.trial.name}: the kernel without the fix is right, too, in {repeats}: this proves nothing"
+
+
+def _late(attempt: Attempt) -> bool:
+    return 2 * attempt.late > attempt.repeats
 
 
 def outcome(attempt: Attempt | None) -> str:
