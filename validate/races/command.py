@@ -34,6 +34,8 @@ def races(
     given = {name: value for name, value in given.items() if value is not None}
     if faults and plant:
         raise InputError("--faults plants every fault in turn: leave --plant out")
+    if plant and keyword:
+        raise InputError("--plant names its protocol: leave -k out")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if resume is not None:
         _as_begun(resume, read(resume)[0].asked, given)
@@ -52,7 +54,7 @@ def replay(
     from validate.verdict import Verdict
 
     of, planted = searching.fault(name) if "." in name else (searching.protocol(name), None)
-    system = of.build(**searching.sizes(of, sizes), fault=planted)
+    system = searching.built(of, searching.sizes(of, sizes), planted)
     shown, out = schedule.replay(system, schedule.parse(words)), console()
     for number, line in enumerate(shown.lines, 1):
         out.print(f"{number:3} {line}", markup=False, soft_wrap=True)

@@ -1,5 +1,6 @@
 """Which searches a run makes, and one of them."""
 
+import re
 from collections.abc import Iterator
 
 from validate import keywords
@@ -10,6 +11,8 @@ from validate.races.protocol import Protocol, Sizes
 from validate.races.protocols import PROTOCOLS
 from validate.races.record import Asked, Explored, Search
 from validate.races.system import System
+
+SIZE = re.compile("[1-9][0-9]{0,2}|0")
 
 
 def protocol(name: str) -> Protocol:
@@ -33,11 +36,21 @@ def sizes(of: Protocol, words: str) -> dict[str, int]:
     """From ``ranks=2,layers=3``. InputError unless every size of the protocol is given, and no other."""
     named = dict(word.partition("=")[::2] for word in words.split(","))
     wanted = dict(of.beyond)
-    if set(named) != set(wanted) or not all(value.isdigit() for value in named.values()):
+    if set(named) != set(wanted) or not all(SIZE.fullmatch(value) for value in named.values()):
         raise InputError(
             f"'{words}' gives no sizes of {of.name}: {','.join(f'{name}={value}' for name, value in wanted.items())} would"
         )
     return {name: int(value) for name, value in named.items()}
+
+
+def built(of: Protocol, sizes: Sizes, planted: str | None) -> System:
+    """InputError where a protocol has no such sizes, as no chain of TP 4."""
+    try:
+        return of.build(**sizes, fault=planted)
+    except (ArithmeticError, LookupError) as error:
+        words = ",".join(f"{name}={value}" for name, value in sizes.items())
+        likely = ",".join(f"{name}={value}" for name, value in of.whole[0].items())
+        raise InputError(f"{of.name} cannot be built of {words}: {likely} would do") from error
 
 
 def searches(asked: Asked) -> list[Search]:
