@@ -85,7 +85,7 @@ def test_no_wait_is_missing_before_an_mbarriers_first_arrival() -> None:
         ("", "", "0x100", "Missing wait"),  # no arrival
         ("", "", "0x110", "Barrier error detected. Divergent thread(s) in block."),
         ("/*0110*/", "/*0110*/ BAR.SYNC 0x0 ;\n/*0130*/", "0x130", "Missing wait"),  # others may have arrived
-        ("/*0110*/", f"/*0110*/ {ARMS[1]} ;\n/*0130*/", "0x130", "Missing wait"),  # the second arrival
+        ("/*0110*/", f"/*0110*/ {ARMS[1]} ;\n/*0118*/", "0x118", "Missing wait"),  # the second arrival
     ],
 )
 def test_another_missing_wait_is_told_and_not_explained(old: str, new: str, place: str, text: str) -> None:
