@@ -1,6 +1,9 @@
 """Runs of the races: what is searched, recorded, resumed and printed."""
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from validate.cli import app
 from validate.errors import InputError
 from validate.races.protocols import o_proj
 from validate.races.record import EXPLORED, read
+from validate.records import folder
 from validate.verdict import Verdict
 
 SMALL = ["races", "-k", "o_proj", "--walks", "2", "-n", "1"]
@@ -100,3 +104,16 @@ def test_another_question_is_not_resumed(tmp_path: Path) -> None:
     run(*SMALL, "--output", str(tmp_path))
     with pytest.raises(InputError, match=r"cannot resume .* with another walks: it was begun with 2"):
         run("races", "--resume", str(last(tmp_path)), "--walks", "3")
+
+
+def test_a_run_that_is_killed_leaves_no_worker_that_holds_its_folder(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "validate", "races", "-k", "small_batch", "-n", "1", "--output", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while not children.read_text():
+            time.sleep(0.1)
+        time.sleep(1.0)
+        process.kill()
+    time.sleep(1.0)
+    with folder.alone(last(tmp_path)):
+        pass
