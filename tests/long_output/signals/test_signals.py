@@ -76,6 +76,8 @@ SOUND = {"tokens": tuple(range(10, 90)), "texts": (f"{THOUGHT}It is 4.{ENDED}",)
         ("other script", {"texts": (f"{THOUGHT}Это четыре.{ENDED}",)}, 33),
         ("truncated", {"finish": "length"}, 80),
         ("empty answer", {"texts": (f"{THOUGHT}{ENDED}",)}, 0),
+        ("empty answer", {"texts": ("2+2=4, so it is 4.",)}, 0),  # it ends in its reasoning
+        ("empty answer", {"texts": (f"2+2=4.<|close|>think<|sep|>It is 4.{ENDED}",)}, 0),
         ("empty answer", {"tokens": (), "texts": (), "own": ()}, 0),
         ("non-finite logprob", {"logprobs": (*[-0.5] * 33, float("nan"), *[-0.5] * 46)}, 33),
         ("non-finite logprob", {"top": (*[Top(ids=(1,), logprobs=(-0.5,))] * 5, Top(ids=(1,), logprobs=(float("-inf"),)))}, 5),

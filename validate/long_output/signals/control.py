@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 MARKERS = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>", "[PAD]", "[BOS]", "[EOS]")
 # What an answer may hold, after a prompt that ends within the reasoning: the end of that, the response, the end of the message.
+RESPONSE = "<|open|>response<|sep|>"
 SKELETON = (
     "<|close|>think<|sep|>",
-    "<|open|>response<|sep|>",
+    RESPONSE,
     "<|close|>response<|sep|>",
     "<|close|>message<|sep|>",
     "<|end_of_msg|>",
@@ -22,7 +23,10 @@ _ANY = re.compile("|".join(map(re.escape, MARKERS)))
 
 @dataclass(frozen=True)
 class Parsed:
-    """``leak``: the place of the first control token that is none of the skeleton's; ``content``: what the response holds."""
+    """``leak``: the place of the first control token that is none of the skeleton's.
+
+    ``content``: what the response holds, all of the text where none was opened.
+    """
 
     leak: int | None
     content: str
@@ -37,7 +41,7 @@ def parsed(text: str) -> Parsed:
         if place >= 0:
             at = place + len(part)
             allowed.append((place, at))
-            if part == SKELETON[1]:
+            if part == RESPONSE:
                 content = at
             elif part in SKELETON[2:]:
                 end = min(end, place)

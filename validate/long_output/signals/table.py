@@ -82,12 +82,12 @@ def _truncated(t: Transcript, asked: LongOutputs) -> int | None:
 
 
 def _empty(t: Transcript, asked: LongOutputs) -> int | None:
-    """An answer without content; of one that was cut off nothing is known."""
+    """An answer without a response, or without content in it; of one that was cut off nothing is known."""
     if not t.own:
         return len(t.tokens)
     for n, (start, _, text) in enumerate(_own(t)):
         cut = t.finish == "length" and n == len(t.own) - 1
-        if not cut and not control.parsed(text).content.strip():
+        if not cut and (control.RESPONSE not in text or not control.parsed(text).content.strip()):
             return start
     return None
 
