@@ -62,6 +62,13 @@ def test_texts_and_made_prompts_are_recorded(requests: dict[str, Request]) -> No
     assert (made.prompt, made.texts, made.own, made.expects) == ((7, 8, 9), ("391",), ((0, 2),), "391")
 
 
+def test_an_output_of_nothing_is_recorded(requests: dict[str, Request]) -> None:
+    server, answer = Asked("long-gb300-tp8"), Answer(requests["long/sampled-3"], prompt=(7, 8, 9))
+    server._take(answer, {"choices": [{"token_ids": [], "text": "", "finish_reason": "stop"}]}, 0.0)
+    made = answer.transcript("long")
+    assert (made.tokens, made.own, made.texts) == ((), (), ())
+
+
 def test_turns_are_refused(requests: dict[str, Request]) -> None:
     with pytest.raises(InputError, match="turns are dictated in process alone"):
         Asked("long-gb300-tp8")._asked(replace(requests["long/sampled-3"], turns=((1,),)), (7,))

@@ -101,3 +101,18 @@ def test_another_schema_version(folder: Path) -> None:
 def test_no_record(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no run record"):
         arm_folder.read(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("own", "texts", "said"),
+    [
+        (((0, 1), (0, 1)), ("a",), "2 stretches of its own, and 1 texts of them"),
+        (((0, 9),), ("a",), "a stretch of its own lies beyond its 1 tokens"),
+        (((1, 0),), ("a",), "a stretch of its own lies beyond its 1 tokens"),
+    ],
+)
+def test_stretches_that_do_not_fit_are_damage(folder: Path, own: object, texts: object, said: str) -> None:
+    damaged = transcript("c").model_copy(update={"own": own, "texts": texts})
+    arm_folder.append(folder, [damaged])
+    with pytest.raises(InputError, match=rf"transcripts.jsonl, line 3: .*{said}"):
+        arm_folder.read(folder)

@@ -69,7 +69,7 @@ class Answer:
             accepted=self.accepted,
             times=times,
             own=self.own if self.request.worded else (),
-            texts=self.texts,
+            texts=self.texts if self.own else (),  # a server gives an output of nothing a text, too
             expects=self.request.expects,
         )
 

@@ -7,6 +7,8 @@ A folder: ``manifest.json`` (``ArmManifest``), ``transcripts.jsonl`` (a ``Transc
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from pydantic import model_validator
+
 from validate.records.model import SCHEMA_VERSION, Machine, Record
 
 Kind = Literal["greedy", "forced", "sampled"]
@@ -39,6 +41,7 @@ class Transcript(Record):
 
     Of long outputs and canaries also: ``own``, [start, end) of the tokens that are the model's own, which is all of them but for
     turns that were dictated; ``texts``, those of ``own``, control tokens included; ``expects``, what the right answer holds.
+    ValueError if these do not fit each other.
     """
 
     scene: str
@@ -59,6 +62,14 @@ class Transcript(Record):
     texts: tuple[str, ...] = ()
     expects: str | None = None
     error: str | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Transcript":
+        if len(self.own) != len(self.texts):
+            raise ValueError(f"{len(self.own)} stretches of its own, and {len(self.texts)} texts of them")
+        if any(not 0 <= start <= end <= len(self.tokens) for start, end in self.own):
+            raise ValueError(f"a stretch of its own lies beyond its {len(self.tokens)} tokens")
+        return self
 
     @property
     def key(self) -> str:
