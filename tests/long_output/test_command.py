@@ -95,7 +95,15 @@ def test_an_arm_that_waits_for_its_server_leaves_the_run_invalid(begun: LongOutp
     arm_folder.write_manifest(there, arm_folder.manifest(there).model_copy(update={"end": None}))
     code = run("long-cpu", None, False, Path("."), begun.there, (("http://127.0.0.1:9",), ()), console())
     assert code == 3
-    assert "specialized not recorded yet; go on with: python -m validate long-output" in capsys.readouterr().out
+    again = f"go on with: python -m validate long-output long-cpu --resume {begun.there} --default-url http://127.0.0.1:9"
+    assert f"specialized not recorded yet; {again} --specialized-url URL\n" in capsys.readouterr().out
+
+
+def test_a_server_that_is_not_there_is_one_line_with_the_command_that_goes_on(tool: Tool) -> None:
+    said = tool.refused("long-output", "long-gb300-tp8", "--default-url", "http://127.0.0.1:9")
+    assert "http://127.0.0.1:9 cannot be reached" in said
+    (run,) = (tool.cwd / "runs").iterdir()
+    assert said.rstrip().endswith(f"long-output long-gb300-tp8 --resume runs/{run.name} --default-url http://127.0.0.1:9")
 
 
 @pytest.fixture(scope="module")

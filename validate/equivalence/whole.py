@@ -7,7 +7,7 @@ standard error goes to ``<arm>.log`` there. A run that is interrupted is resumed
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -64,7 +64,7 @@ class Whole:
             return self._run()
 
     def _run(self) -> int:
-        again = shlex.join(["python", "-m", "validate", self.LAYER, self.begun.arm_set, "--resume", str(self.there)])
+        again = self._again()
         try:
             for names in self._order():
                 self._record(names)
@@ -77,9 +77,20 @@ class Whole:
             raise InputError(f"{error}; go on with: {again}") from error
         needed: list[Name] = [*self.arms.defaults, "specialized"] if self.golden is None else ["specialized"]
         if lacking := [name for name in needed if not self._ended(name)]:
+            again = self._again(lacking)
             self.out.print(f"{', '.join(lacking)} not recorded yet; go on with: {again}", markup=False, soft_wrap=True)
             return Verdict.INVALID.exit_code
         return self.compare((self._of("default"), self._of("default-again"), self._of("specialized")))
+
+    def _again(self, lacking: Sequence[Name] = ()) -> str:
+        """The command that goes on, with the servers that this one had and a place for those of the arms that it lacked."""
+        command = ["python", "-m", "validate", self.LAYER, self.begun.arm_set, "--resume", str(self.there)]
+        if any(self.urls.values()):
+            sides: tuple[Name, ...] = ("default", "specialized")
+            for name in sides:
+                wanted = ("URL",) if name in lacking else ()
+                command += [word for url in self.urls.get(name) or wanted for word in (f"--{name}-url", url)]
+        return shlex.join(command)
 
     def compare(self, folders: tuple[Path, Path, Path]) -> int:
         """Of the three arms' records: the exit code."""
