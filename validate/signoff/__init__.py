@@ -4,8 +4,8 @@
 ``evidence``  what a record contributes, of any layer: verdict, what ran where, proof of path, figures, tables, plots
 ``required``  what a sign-off asks for, and every reason why it is refused
 ``report``    the whole, as data: what the JSON file holds
-``plots``, ``html``, ``markdown``  the report for people; ``schema`` the JSON's published schema
-``claims``    what was published about the path, beside what was measured
+``plots``, ``html``, ``markdown``, ``junit``  the report for people and machines
+``claims``    what was published about the path (``published``), beside what was measured (``measured``) under which ``conditions``
 
 Nothing here runs anything on an engine or a GPU: records come from wherever they were made.
 """
