@@ -91,7 +91,7 @@ def measurements(comparison: Comparison, name: str) -> tuple[Measurement, ...]:
         return ()
     specialized = comparison.arms[2]
     objections = tuple(_objections(comparison))
-    found = []
+    found: list[Measurement] = []
     for group in _groups(specialized):
         for figure in FIGURES:
             timings = [t for t in comparison.timings if t.scene in group.scenes and t.figure == figure]
