@@ -156,7 +156,9 @@ def test_headings_and_names_are_what_a_screen_reader_needs(opened: Callable[...,
     levels = [int(one.tag_name[1]) for one in browser.find_elements("css selector", "h1, h2, h3, h4")]
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
-    unnamed = "return [...document.querySelectorAll('[aria-labelledby]')].filter((e) => !document.getElementById(e.getAttribute('aria-labelledby'))).length"
+    unnamed = """
+      return [...document.querySelectorAll("[aria-labelledby]")]
+        .filter((one) => !document.getElementById(one.getAttribute("aria-labelledby"))).length"""
     assert browser.execute_script(unnamed) == 0
     assert browser.execute_script("return [...document.querySelectorAll('input')].filter((e) => !e.labels.length).length") == 0
 

@@ -5,7 +5,7 @@
 ``required``  what a sign-off asks for, and every reason why it is refused
 ``report``    the whole, as data: what the JSON file holds
 ``plots``, ``html``, ``markdown``, ``junit``  the report for people and machines
-``claims``    what was published about the path (``published``), beside what was measured (``measured``) under which ``conditions``
+``claims``    what was published about the path (``published``), beside what was measured (``measured``), by ``conditions``
 
 Nothing here runs anything on an engine or a GPU: records come from wherever they were made.
 """

@@ -134,6 +134,12 @@ def test_canaries_that_the_default_path_changes_prove_nothing() -> None:
     assert of(compare(replace(made, default=default), ASKED), "canaries") is Verdict.INVALID
 
 
+def test_canaries_that_nobody_answers_rightly_show_little() -> None:
+    made, wrong = arms(), altered(texts=(ANSWER.replace("4", "5"),))
+    default = with_transcripts(made.default, lambda t: wrong(t) if t.scene in (ASKED.fresh, ASKED.after) else t)
+    assert of(compare(replace(made, default=default), ASKED), "canaries") is Verdict.INVALID
+
+
 def test_an_engine_that_claims_nothing_has_to_answer_as_rightly() -> None:
     asked = ASKED.model_copy(update={"reproducible": False})
     otherwise = faulty(arms(), altered(logprobs=(-0.25,) * 50), scene=ASKED.after)

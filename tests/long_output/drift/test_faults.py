@@ -44,6 +44,25 @@ def test_all_are_found_and_no_sound_path_is() -> None:
         assert (out[1] >= EARLY) == (known[name].from_step > 1), name
 
 
+class OneOutput(SpecializedKda):
+    """An output that is no number, in one step between two samples; its state is sound."""
+
+    taken = 0
+
+    def step(self, *given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        new, attended = super().step(*given)
+        self.taken += 1
+        return new, attended * float("nan") if self.taken == 37 else attended
+
+
+def test_an_output_between_two_samples_that_is_no_number_is_found() -> None:
+    stream = Stream(1)
+    made = Lockstep(stream, [specialized(NAME, OneOutput(), stream.inputs)])
+    made.block()
+    assert acceptance.first_out(made.tracks[NAME]) == ("finite", 48)
+    assert acceptance.first_out(made.tracks["emulated-default"]) is None
+
+
 def test_from_step_is_the_first_that_changes() -> None:
     """Of the rare faults: nothing differs from the sound path before."""
     for name, fault in faults.catalogue().items():

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validate.long_output.signals.loops import COPIES, COVERED, PERIOD, Loop, find, loops, words
+from validate.long_output.signals.loops import COPIES, COVERED, LONG, PERIOD, Loop, find, loops, words
 
 
-@pytest.mark.parametrize(("period", "copies"), [(1, 48), (2, 24), (5, 10), (17, 3), (128, 3)])
+@pytest.mark.parametrize(("period", "copies"), [(1, 48), (2, 24), (5, 10), (17, 3), (128, 3), (129, 4), (400, 4), (1024, 4)])
 def test_a_pattern_long_enough_and_often_enough_is_a_loop(period: int, copies: int) -> None:
     draws = random.Random(period)
     before, pattern = [draws.random() for _ in range(200)], [draws.random() for _ in range(period)]
     assert loops(before + pattern * copies)
-    assert not loops((before + pattern * copies)[:-1] if copies == 3 else before + pattern * (copies - 1))
+    assert not loops((before + pattern * copies)[:-1] if copies in (3, 4) else before + pattern * (copies - 1))
     assert not loops(before + pattern * copies + [-1.0])  # it has left the loop
     assert find(before + pattern * copies + [-1.0]) == [Loop(200, 200 + period * copies, period)]
 
@@ -25,7 +25,8 @@ def test_a_loop_cut_off_in_its_midst_is_one() -> None:
 
 
 def test_what_is_no_loop() -> None:
-    assert not loops([*range(PERIOD + 1)] * 4)
+    assert not loops([*range(PERIOD + 1)] * 3)
+    assert not loops([*range(LONG + 1)] * 5)
     assert not loops([1] * (COVERED - 1))
     assert loops([1] * COVERED)
     assert not loops([])

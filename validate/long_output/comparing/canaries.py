@@ -30,6 +30,9 @@ def canaries(arms: tuple[Arm, ...], asked: LongOutputs) -> Check:
         if not fresh or fresh.keys() != after.keys():
             text = f"{arm.manifest.name}: {len(fresh)} canaries before the long outputs, {len(after)} behind them"
             found.append(Finding(verdict=Verdict.INVALID, text=text))
+        if fresh and arm.manifest.name == "default" and not any(map(right, fresh.values())):
+            text = f"{arm.manifest.name}: no canary is answered rightly in a fresh engine: what becomes of them shows little"
+            found.append(Finding(verdict=Verdict.INVALID, text=text))
         count = [sum(map(right, of.values())) for of in (after, fresh)]
         told.append(f"{arm.manifest.name} {count[0]} of {len(after)} right, {count[1]} fresh")
     how = "bit for bit" if asked.reproducible else "by their answers"

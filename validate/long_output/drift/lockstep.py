@@ -55,17 +55,20 @@ class Lockstep:
             bounds = self._bound.prepare(exact)
             self.strays += exact.strays
             self.forgotten += exact.log_decay.sum((0, 1))
+            lost = {subject.name: torch.zeros(HEADS, dtype=torch.float64) for subject in self.subjects}
             for n in range(STEPS):
                 for subject, inputs in zip(self.subjects, prepared, strict=True):
                     subject.step(inputs, n)
+                    # 0, and no number from the first output on that holds none: outputs between two samples are looked at so.
+                    lost[subject.name] += 0 * subject.attended.double().sum((0, 2))
                 self._yardstick.step(exact, n)
                 self._bound.step(exact, bounds, n, self._yardstick.decayed, self._yardstick.state)
                 step = self.steps + n + 1
                 if sampled(step):
-                    self._sample(step, exact, n)
+                    self._sample(step, exact, n, lost)
         self.blocks += 1
 
-    def _sample(self, step: int, exact: Exact, n: int) -> None:
+    def _sample(self, step: int, exact: Exact, n: int, lost: dict[str, Tensor]) -> None:
         bound, state = self._bound, self._yardstick.state
         attended, query = self._yardstick.attended(exact, n), exact.query[n].norm(dim=-1)
         size, scale = _over_requests(bound.size), _over_requests(bound.size * query)
@@ -82,7 +85,7 @@ class Lockstep:
             own = OWN["default" if default else "specialized"]
             off = (subject.state[1:] - state[own]).norm(dim=(-2, -1)).norm(dim=0) / size[own]
             output = (subject.attended - attended[own]).norm(dim=-1).norm(dim=0) / scale[own]
-            errors = torch.stack([off, output])
+            errors = torch.stack([off, output + lost[subject.name]])
             self.tracks[subject.name].add(step, torch.cat([errors, most[own], beside]))
             if default:  # the others are held against it
                 self._largest = torch.maximum(self._largest, errors)
