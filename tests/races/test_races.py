@@ -10,7 +10,8 @@ import pytest
 
 from validate.cli import app
 from validate.errors import InputError
-from validate.races.protocols import o_proj
+from validate.races import origins
+from validate.races.protocols import PROTOCOLS, o_proj
 from validate.races.record import EXPLORED, read
 from validate.records import folder
 from validate.verdict import Verdict
@@ -24,6 +25,28 @@ def run(*arguments: str) -> int:
 
 def last(output: Path) -> Path:
     return max(output.iterdir())
+
+
+def test_a_model_of_another_version_of_its_kernel_is_undecided(
+    tmp_path: Path, vllm_source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*SMALL, "--vllm-src", str(vllm_source), "--output", str(tmp_path / "same")) == 0
+    assert "vLLM's files are those that they were written after." in (last(tmp_path / "same") / "summary.md").read_text()
+    other = tmp_path / "checkout"
+    for file in origins.digests(vllm_source):
+        (other / origins.NVIDIA / file).parent.mkdir(parents=True, exist_ok=True)
+        (other / origins.NVIDIA / file).write_bytes((vllm_source / origins.NVIDIA / file).read_bytes())
+    changed = other / origins.NVIDIA / "cutedsl/oproj/consumer.py"
+    changed.write_text(changed.read_text() + "\n")
+    assert run(*SMALL, "--vllm-src", str(other), "--output", str(tmp_path / "other")) == 2
+    said = "o_proj: its model was written after another version of cutedsl/oproj/consumer.py"
+    assert said in capsys.readouterr().out.replace("\n", " ")
+    assert said in (last(tmp_path / "other") / "summary.md").read_text()
+    assert 'errors="1"' in (last(tmp_path / "other") / "junit.xml").read_text()
+
+
+def test_every_protocol_says_which_files_it_was_written_after() -> None:
+    assert set(origins.FILES) == {protocol.name for protocol in PROTOCOLS}
 
 
 def test_a_sound_protocol_passes_and_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,7 +70,7 @@ def test_a_planted_fault_fails_with_a_trace_and_the_command_that_replays_it(
     (name, sizes), words = rest.split("'")[0].split(), rest.split("'")[1]
     assert run("replay", name, sizes, words) == 1
     assert "stale read: rank " in capsys.readouterr().out
-    assert run("replay", "o_proj", sizes, "0 0") == 0
+    assert run("replay", "o_proj", sizes, "0!0 0!0") == 0
     assert "nothing is wrong" in capsys.readouterr().out
 
 

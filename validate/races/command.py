@@ -22,6 +22,9 @@ def races(
     limit: Annotated[int | None, typer.Option(min=1, help="states of one search (default: 1,000,000)")] = None,
     walks: Annotated[int | None, typer.Option(min=1, help="random schedules a protocol (default: 100)")] = None,
     workers: Annotated[int | None, typer.Option("-n", min=1, help="worker processes (default: cores)")] = None,
+    vllm_src: Annotated[
+        Path | None, typer.Option(help="folder that holds vllm/: say which models were written after other files than its")
+    ] = None,
     output: Annotated[Path, typer.Option(help="folder that run records go to")] = Path("runs"),
     resume: Annotated[Path | None, typer.Option(help="continue an interrupted run")] = None,
 ) -> int:
@@ -39,7 +42,7 @@ def races(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if resume is not None:
         _as_begun(resume, read(resume)[0].asked, given)
-    there = resume or session.begin(Asked.model_validate(given), output)
+    there = resume or session.begin(Asked.model_validate(given), output, vllm_src)
     return session.run(there, workers or os.cpu_count() or 1, console())
 
 

@@ -62,7 +62,10 @@ class Explored(Record):
 
 
 class Manifest(Record):
-    """Which run it was. Times are UTC, ISO 8601."""
+    """Which run it was. Times are UTC, ISO 8601.
+
+    ``moved``: by protocol the files of vLLM's that are not as its model was read from them; None if none were held against it.
+    """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     layer: Literal["races"] = "races"
@@ -73,6 +76,7 @@ class Manifest(Record):
     commit: str | None
     dirty: bool | None
     machine: Machine
+    moved: dict[str, tuple[str, ...]] | None = None
     start: str
     end: str | None = None
     verdict: Verdict | None = None

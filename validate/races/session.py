@@ -12,7 +12,7 @@ from validate.equivalence.compare import junit
 from validate.equivalence.compare.finding import Check, Finding
 from validate.errors import InputError
 from validate.processes import end_with_parent
-from validate.races import searching, summary
+from validate.races import origins, searching, summary
 from validate.races.jobs import record
 from validate.races.record import EXPLORED, Asked, Explored, Manifest, read
 from validate.records import folder, provenance, writer
@@ -20,20 +20,26 @@ from validate.report.console import COLOURS
 from validate.verdict import Verdict, worst
 
 
-def begin(asked: Asked, output: Path) -> Path:
-    """A new run's folder. InputError, before there is one, if nothing is selected."""
-    planned = len(searching.searches(asked))
+def begin(asked: Asked, output: Path, vllm_src: Path | None = None) -> Path:
+    """A new run's folder. InputError, before there is one, if nothing is selected, or there is no vLLM in ``vllm_src``."""
+    searches = searching.searches(asked)
+    moved = None
+    if vllm_src is not None:
+        from validate.paths.vllm.source import opened  # imports torch, which a search has no use for
+
+        moved = origins.moved(opened(vllm_src).root, dict.fromkeys(search.protocol for search in searches))
     commit, dirty = provenance.commit()
     there = folder.create(output, "races")
     folder.write(there, EXPLORED, "")
     manifest = Manifest(
         asked=asked,
-        planned=planned,
+        planned=len(searches),
         versions=provenance.versions(),
         source=provenance.source(),
         commit=commit,
         dirty=dirty,
         machine=provenance.machine(),
+        moved=moved,
         start=folder.now(),
     )
     folder.write_manifest(there, manifest)
@@ -55,31 +61,32 @@ def run(there: Path, workers: int, out: Console) -> int:
             out.print(f"interrupted; go on with: python -m validate races --resume {there}", markup=False, soft_wrap=True)
             raise
         found.sort(key=lambda one: wanted.index(one.search))
-        verdict = judged(manifest.asked, found)
+        verdict = worst(check.verdict for check in checks(manifest, found) if check.verdict)
         manifest = manifest.model_copy(update={"end": folder.now(), "verdict": verdict})
         folder.write_manifest(there, manifest)
         folder.write(there, "summary.md", summary.render(manifest, found))
-        folder.write(there, "junit.xml", junit.render("races", checks(manifest.asked, found), lambda finding: finding.text))
+        folder.write(there, "junit.xml", junit.render("races", checks(manifest, found), lambda finding: finding.text))
     _show(manifest, found, out)
     out.print(f"{verdict}  {there}", markup=False, soft_wrap=True)
     return verdict.exit_code
 
 
-def judged(asked: Asked, found: Sequence[Explored]) -> Verdict:
-    """The worst of all; of the planted faults FAIL if one was missed."""
-    return worst(check.verdict for check in checks(asked, found) if check.verdict)
+def checks(manifest: Manifest, found: Sequence[Explored]) -> list[Check]:
+    """One a search, and one for each model that was read from other files of vLLM's than those it was held against.
 
-
-def checks(asked: Asked, found: Sequence[Explored]) -> list[Check]:
-    """One a search."""
+    Of planted faults one that is missed is a FAIL.
+    """
     made = []
     for one in found:
         verdict, text = one.verdict, summary.finding(one)
-        if asked.faults:
+        if manifest.asked.faults:
             verdict = Verdict.PASS if one.kind else Verdict.FAIL
             text = f"{one.search.name}: the planted fault is not found"
         findings = () if verdict is Verdict.PASS else (Finding(verdict=verdict, text=text),)
         made.append(Check(name=one.search.name, verdict=verdict, detail=f"{one.states} states", findings=findings))
+    for protocol in manifest.moved or {}:
+        stale = Finding(verdict=Verdict.INCONCLUSIVE, text=summary.moved(manifest, protocol))
+        made.append(Check(name=f"origin of {protocol}", verdict=stale.verdict, detail=protocol, findings=(stale,)))
     return made
 
 
@@ -88,11 +95,13 @@ def _show(manifest: Manifest, found: Sequence[Explored], out: Console) -> None:
     if manifest.asked.plant:
         out.print(summary.planted(manifest.asked.plant), markup=False, soft_wrap=True)
     table = Table("search", "verdict", "states", "steps", "seconds", "found")
-    for one, check in zip(found, checks(manifest.asked, found), strict=True):
+    for one, check in zip(found, checks(manifest, found), strict=False):  # those of origins come after them
         assert check.verdict is not None
         figures = f"{one.states:,}", f"{one.steps:,}", f"{one.seconds:.1f}"
         table.add_row(one.search.name, check.verdict, *figures, one.kind or "", style=COLOURS[check.verdict])
     out.print(table)
+    for protocol in manifest.moved or {}:
+        out.print(summary.moved(manifest, protocol), markup=False, soft_wrap=True)
     if manifest.asked.faults:
         return
     wrong = sorted((one for one in found if one.kind), key=lambda one: len(one.trace), reverse=True)

@@ -8,7 +8,7 @@ from validate.report.tables import markdown
 from validate.verdict import Verdict
 
 RAN = (
-    "What ran: **models of the protocols**, on a CPU, written by hand after vLLM 0.33.0. No kernel of vLLM's was run or read: "
+    "What ran: **models of the protocols**, on a CPU, written by hand after vLLM 0.33.0. No kernel of vLLM's was run: "
     "whoever changes one changes its model, too."
 )
 
@@ -16,6 +16,12 @@ RAN = (
 def planted(fault: str) -> str:
     """For whoever reads the verdict of a run with a planted fault."""
     return f"The fault `{fault}` was planted: this tests the suite and says nothing of vLLM. PASS means that it is not found."
+
+
+def moved(manifest: Manifest, protocol: str) -> str:
+    """Of a model that was read from other files."""
+    files = ", ".join((manifest.moved or {})[protocol])
+    return f"{protocol}: its model was written after another version of {files}: see whether it still says what they do"
 
 
 def finding(one: Explored) -> str:
@@ -37,6 +43,9 @@ def render(manifest: Manifest, found: Sequence[Explored]) -> str:
     """All of a run."""
     asked = manifest.asked
     text = ["# Races", f"**{manifest.verdict}**: {len(found)} of {manifest.planned} searches.", RAN]
+    if manifest.moved is not None:
+        same = "vLLM's files are those that they were written after."
+        text += [moved(manifest, protocol) for protocol in manifest.moved] or [same]
     if asked.plant:
         text.append(planted(asked.plant))
     if asked.faults:
