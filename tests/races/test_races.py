@@ -13,7 +13,7 @@ from validate.errors import InputError
 from validate.races import origins
 from validate.races.protocols import PROTOCOLS, o_proj
 from validate.races.record import EXPLORED, read
-from validate.records import folder
+from validate.records import writer
 from validate.verdict import Verdict
 
 SMALL = ["races", "-k", "o_proj", "--walks", "2", "-n", "1"]
@@ -138,5 +138,5 @@ def test_a_run_that_is_killed_leaves_no_worker_that_holds_its_folder(tmp_path: P
         time.sleep(1.0)
         process.kill()
     time.sleep(1.0)
-    with folder.alone(last(tmp_path)):
+    with writer.alone(last(tmp_path)):
         pass
