@@ -98,6 +98,15 @@ def test_the_json_file_is_of_the_published_schema(tmp_path: Path) -> None:
     assert set(json.loads((tmp_path / "report.json").read_text())) == set(schema["properties"])
 
 
+def test_published_figures_are_told_apart_by_metric_and_from_what_was_measured() -> None:
+    made = report.made(gathered(whole()), None)
+    tables = report.published(made)
+    assert {table.title for table in tables} >= {"decode throughput, tokens/s", "time to first token, ms"}
+    assert all(row[4] == "-" and row[5] for table in tables for row in table.rows)
+    for text in (markdown.render(made), html.render(made)):
+        assert "specialized 842, default 488, ratio 1.73" in text
+
+
 def test_it_is_shown_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     session.show(report.made(gathered(changed(engines.WHOLE, attested=False)), None), console())
     said = capsys.readouterr().out

@@ -39,8 +39,10 @@ def main() -> None:
     parser.add_argument("-k", default="", help="part of a protocol's name")
     parser.add_argument("--limit", type=int, default=200_000, help="states of one search")
     given = parser.parse_args()
-    lines = [row(one, of, given.limit) for one in PROTOCOLS if given.k in one.name for of in sizes(one)]
-    print(markdown(HEAD, lines))
+    print(markdown(HEAD, []))
+    for one in PROTOCOLS:
+        for of in sizes(one) if given.k in one.name else ():
+            print(markdown(HEAD, [row(one, of, given.limit)]).splitlines()[-1], flush=True)
 
 
 def _count(found: Explored) -> str:

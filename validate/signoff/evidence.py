@@ -6,6 +6,7 @@ from pydantic import Field
 
 from validate.equivalence.compare.finding import Check
 from validate.records.model import Machine, NotRun, Record
+from validate.signoff.measured import Measurement
 from validate.verdict import Verdict
 
 Layer = Literal["numerics", "races", "equivalence", "evals"]
@@ -99,7 +100,7 @@ class Evidence(Record):
     steps ran on the specialized path, None where no engine was run; ``attested``: whether that is proof. ``apart``: what differs
     between the arms. ``failures``: rates of answers that are none. ``weights``: the model's digest, ``data``: each task's.
     ``deployment``: the engine's arguments by which two records are of one. ``planted``: a fault that was planted, so that it
-    says nothing of the paths.
+    says nothing of the paths. ``measured``: speeds, which nothing is judged by.
     """
 
     layer: Layer
@@ -129,6 +130,7 @@ class Evidence(Record):
     tables: tuple[Table, ...] = ()
     plots: tuple[Plot, ...] = ()
     not_run: tuple[NotRun, ...] = ()
+    measured: tuple[Measurement, ...] = ()
 
 
 class Matrix(Record):

@@ -6,7 +6,7 @@ from importlib import resources
 
 from validate.signoff import plots
 from validate.signoff.evidence import LAYERS, Cell, Plot
-from validate.signoff.report import PROVENANCE, SCREEN, Report, provenance, screen
+from validate.signoff.report import PROVENANCE, SCREEN, Report, provenance, published, screen
 from validate.signoff.text import visible
 from validate.verdict import Verdict
 
@@ -27,6 +27,7 @@ def render(report: Report) -> str:
         layers=[(layer, report.judged(layer), report.of(layer)) for layer in LAYERS],
         screen=screen(report),
         screen_header=SCREEN,
+        published=published(report),
         provenance=provenance(report.evidence),
         provenance_header=PROVENANCE,
         style=_Raw(_file("page.css")),

@@ -2,7 +2,7 @@
 
 from validate.report.tables import markdown
 from validate.signoff.evidence import LAYERS, Evidence, Table
-from validate.signoff.report import PROVENANCE, SCREEN, Report, provenance, screen
+from validate.signoff.report import PROVENANCE, SCREEN, Report, provenance, published, screen
 
 SHOWN = 40  # rows of a table; the page and the JSON file have all
 
@@ -31,6 +31,7 @@ def render(report: Report) -> str:
     not_run = [(one.part, entry.what, entry.why) for one in report.evidence for entry in one.not_run]
     if not_run:
         text += ["## Not run", markdown(("part", "what", "why"), not_run)]
+    text += ["## What was published, beside what was measured", *(part for table in published(report) for part in _table(table))]
     text += ["## Records", markdown(PROVENANCE, provenance(report.evidence)), f"Made {report.made}."]
     return "\n\n".join(text) + "\n"
 

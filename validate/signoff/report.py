@@ -6,7 +6,8 @@ from typing import Literal
 
 from validate.records import folder
 from validate.records.model import SCHEMA_VERSION, Record
-from validate.signoff.evidence import LAYERS, Evidence, Layer, Matrix
+from validate.signoff.claims import Row, load, rows
+from validate.signoff.evidence import LAYERS, Cell, Evidence, Layer, Matrix, Table
 from validate.signoff.reading.gathering import Gathered
 from validate.signoff.required import PARTS, Refusal, refusals, verdict
 from validate.verdict import Verdict, worst
@@ -33,6 +34,7 @@ class Report(Record):
     refusals: tuple[Refusal, ...]
     evidence: tuple[Evidence, ...]
     matrices: tuple[Matrix, ...]
+    claims: tuple[Row, ...]
 
     @property
     def title(self) -> str:
@@ -69,7 +71,33 @@ def made(gathered: Gathered, image: str | None) -> Report:
         refusals=tuple(found),
         evidence=gathered.evidence,
         matrices=gathered.matrices,
+        claims=tuple(rows(load(), [measured for one in gathered.evidence for measured in one.measured])),
     )
+
+
+def published(report: Report) -> list[Table]:
+    """The published figures beside the measured ones, a table a metric: what is of different metrics is in no one table."""
+    return [
+        Table(
+            title=f"{metric}, {unit}",
+            header=CLAIMS,
+            rows=tuple(_claim(row) for row in report.claims if (row.metric, row.unit) == (metric, unit)),
+        )
+        for metric, unit in dict.fromkeys((row.metric, row.unit) for row in report.claims)
+    ]
+
+
+def _claim(row: Row) -> tuple[Cell, ...]:
+    values = row.published.model_dump(mode="json")
+    told = ", ".join(f"{name} {value}" for name, value in values.items() if value is not None) or row.statement or "-"
+    found = row.measured
+    ours = (
+        f"specialized {found.specialized:g}, default {found.default:g}, {found.speed_up:.2f} times ({found.record})"
+        if found
+        else "-"
+    )
+    why = "; ".join(row.why_not)
+    return f"{row.source}, {row.date}", row.stage.value, row.conditions, told, ours, why
 
 
 def schema() -> str:
@@ -79,16 +107,16 @@ def schema() -> str:
 
 def screen(report: Report) -> list[tuple[str, ...]]:
     """The first screen's table: a row a record, layer by layer; a part that there is no record of has a row, too."""
-    rows: list[tuple[str, ...]] = []
+    found: list[tuple[str, ...]] = []
     for layer in LAYERS:
         for one in report.of(layer):
             said = f"planted: {one.planted}" if one.planted else one.headline
-            rows.append((layer, one.part, NAMES[one.runs_on], one.verdict.value, said))
+            found.append((layer, one.part, NAMES[one.runs_on], one.verdict.value, said))
         there = {one.part for one in report.of(layer)}
-        rows += [
+        found += [
             (layer, part.name, "-", "not run", "no record") for part in PARTS if part.layer == layer and part.name not in there
         ]
-    return rows
+    return found
 
 
 def provenance(evidence: Sequence[Evidence]) -> list[tuple[str, ...]]:
@@ -111,6 +139,7 @@ def provenance(evidence: Sequence[Evidence]) -> list[tuple[str, ...]]:
 
 
 PROVENANCE = ("record", "of", "suite", "vLLM", "image", "machine", "weights", "data", "made", "SHA-256 of its hashes")
+CLAIMS = ("source", "stage", "conditions", "published", "measured", "why nothing measured stands beside it")
 SCREEN = ("layer", "part", "ran on", "verdict", "figures")
 
 

@@ -10,6 +10,7 @@ from validate.long_output.comparing.comparison import LongComparison
 from validate.records import folder as records
 from validate.records.detection import Detection
 from validate.signoff.evidence import Evidence, Line, Lines, Matrix, Plot, Source, Table
+from validate.signoff.measured import measurements
 from validate.signoff.reading.common import deployment, kind, vllm
 
 WHOLE, COMPANY, LONG = "whole engines", "changing company", "long outputs"
@@ -20,7 +21,8 @@ def read(folder: Path, source: Source, arms: tuple[Source, ...]) -> Evidence:
     """A comparison of arms: of whole engines, or of the same requests in changing company. InputError if it is damaged."""
     comparison = records.versioned(Comparison, folder / "comparison.json")
     company = Path(comparison.arms[-1].arm_set).stem.startswith("company")
-    return _evidence(comparison, source, arms, COMPANY if company else WHOLE, comparison.checks, ())
+    found = _evidence(comparison, source, arms, COMPANY if company else WHOLE, comparison.checks, ())
+    return found.model_copy(update={"measured": measurements(comparison, source.name)})
 
 
 def read_long(folder: Path, source: Source, arms: tuple[Source, ...]) -> Evidence:
