@@ -322,10 +322,15 @@ def equivalence(
     faults: Annotated[
         bool, typer.Option("--faults", help="plant every fault of a whole engine in turn, and say which check finds it")
     ] = False,
+    default_url: Annotated[list[str] | None, typer.Option(help="a running vLLM server of the default path")] = None,
+    specialized_url: Annotated[list[str] | None, typer.Option(help="the same of the specialized path")] = None,
     output: Output = Path("runs"),
-    resume: Annotated[Path | None, typer.Option(help="continue an interrupted run")] = None,
+    resume: Annotated[Path | None, typer.Option(help="continue an interrupted run, or record its other arms")] = None,
 ) -> int:
-    """Records all arms of a set with engines in process, and compares them. Exit code 1 if a planted fault is missed."""
+    """Records all arms of a set, with engines in process or on servers, and compares them.
+
+    Exit code 1 if the specialized path differs by more than is allowed, or a planted fault is missed.
+    """
     from validate.equivalence import arm as arm_sets
     from validate.equivalence import whole
     from validate.report.console import console
@@ -333,11 +338,13 @@ def equivalence(
     chosen, out = arm_sets.load(arms), console()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the recordings under way end with it
     begun = whole.Begun(arm_set=arms, keyword=keyword, golden=golden, faults=faults)
+    default, specialized = tuple(default_url or ()), tuple(specialized_url or ())
+    urls: whole.Urls = {"default": default, "default-again": default, "specialized": specialized}
     if resume is not None:
         if keyword is not None:
             raise InputError(f"-k cannot be given with --resume: {resume} keeps what it was begun with")
-        return whole.resume(resume, begun, chosen, out).run()
-    return whole.begin(output, begun, chosen, out).run()
+        return whole.resume(resume, begun, chosen, out, urls=urls).run()
+    return whole.begin(output, begun, chosen, out, urls=urls).run()
 
 
 @app.command()

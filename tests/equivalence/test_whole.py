@@ -161,14 +161,14 @@ def test_of_a_stand_in_that_rounds_the_float32_arm_is_recorded_too(stage: Stage)
     assert found["noise"] == "float32"
     assert found["folders"][3].endswith("-toy-float32")
     whole.bless(run.there, console())
-    assert sorted(path.name for path in whole.GOLDEN.iterdir()) == ["default", "default-again", "float32"]
+    assert sorted(path.name for path in (whole.GOLDEN / "toy").iterdir()) == ["default", "default-again", "float32"]
     golden = stage.begin(golden=True)
     assert golden.run() == 0
     assert [name for name, *_ in stage.calls()] == ["specialized"]
     (compared,) = golden.there.glob("*-compare/comparison.json")
-    assert json.loads(compared.read_text())["folders"][3] == "golden/transcripts/float32"
-    shutil.rmtree(whole.GOLDEN / "float32")
-    with pytest.raises(InputError, match="golden/transcripts holds no arm float32"):
+    assert json.loads(compared.read_text())["folders"][3] == "golden/transcripts/toy/float32"
+    shutil.rmtree(whole.GOLDEN / "toy" / "float32")
+    with pytest.raises(InputError, match="golden/transcripts/toy holds no arm float32"):
         stage.begin(golden=True)
     (float32,) = run.there.glob("*-toy-float32")
     arm_folder.write_manifest(float32, arm_folder.manifest(float32).model_copy(update={"model": "another"}))
@@ -328,24 +328,26 @@ def test_against_golden_arms_one_is_recorded(stage: Stage) -> None:
     bless(stage)
     run = stage.begin(golden=True)
     assert run.run() == 2
-    assert stage.calls() == [["specialized", {"arm_set": "toy.toml", "force_from": "golden/transcripts/default"}, []]]
+    assert stage.calls() == [["specialized", {"arm_set": "toy.toml", "force_from": "golden/transcripts/toy/default"}, []]]
     (compared,) = run.there.glob("*-compare/comparison.json")
     folders = json.loads(compared.read_text())["folders"]
-    assert folders[:2] == ["golden/transcripts/default", "golden/transcripts/default-again"]
+    assert folders[:2] == ["golden/transcripts/toy/default", "golden/transcripts/toy/default-again"]
     shutil.rmtree(next(run.there.glob("*-toy-specialized")))
     stage.resume(run.there).run()  # as it was begun: the default arms are not recorded
     assert [name for name, *_ in stage.calls()] == ["specialized"]
 
 
 def test_golden_arms_that_lack_or_are_others_are_refused(stage: Stage) -> None:
-    with pytest.raises(InputError, match=r"golden/transcripts holds no arm default: .* bless RUN"):
+    with pytest.raises(InputError, match=r"golden/transcripts/toy holds no arm default: .* bless RUN"):
         stage.begin(golden=True)
     bless(stage)
-    with pytest.raises(InputError, match="golden/transcripts holds the arms of toy, not of other"):
+    with pytest.raises(InputError, match="golden/transcripts/other holds no arm default: "):
         stage.begin(golden=True, name="other")
     with pytest.raises(InputError, match="-k cannot be given with --golden"):
         stage.begin("alone", golden=True)
-    shutil.rmtree(whole.GOLDEN / "default-again")
+    with pytest.raises(InputError, match="--default-url cannot be given with --golden"):
+        whole.begin(Path("runs"), Begun(arm_set="toy", golden=True), stage.arms, console(), urls={"default": ("http://x:1",)})
+    shutil.rmtree(whole.GOLDEN / "toy" / "default-again")
     with pytest.raises(InputError, match="holds no arm default-again"):
         stage.begin(golden=True)
     assert not stage.calls()
@@ -366,8 +368,8 @@ def test_bless_replaces_both_and_says_what_changes(stage: Stage, capsys: pytest.
     assert "vllm none -> 1.0" in said
     assert (whole.GOLDEN / "README.md").read_text() == "kept"
     for name in ("default", "default-again"):
-        assert contents(whole.GOLDEN / name) == contents(next(there.glob(f"*-toy-{name}")))
-    assert [path.name for path in whole.GOLDEN.parent.iterdir()] == ["transcripts"]
+        assert contents(whole.GOLDEN / "toy" / name) == contents(next(there.glob(f"*-toy-{name}")))
+    assert sorted(path.name for path in whole.GOLDEN.iterdir()) == ["README.md", "toy"]
 
 
 def no_end(there: Path) -> None:
@@ -422,7 +424,7 @@ def test_bless_refuses_and_leaves_what_there_is(stage: Stage, harm: Any, said: s
 
 def test_a_bless_that_fails_midway_leaves_what_there_is(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     there = bless(stage)
-    before = contents(whole.GOLDEN)
+    before = contents(whole.GOLDEN / "toy")
     changed = next(there.glob("*-toy-default"))
     arm_folder.write_manifest(changed, arm_folder.manifest(changed).model_copy(update={"start": "2027-01-01T00:00:00Z"}))
     plain = arm_folder.keep
@@ -435,8 +437,8 @@ def test_a_bless_that_fails_midway_leaves_what_there_is(stage: Stage, monkeypatc
     monkeypatch.setattr(arm_folder, "keep", full)
     with pytest.raises(InputError, match="No space left"):
         whole.bless(there, console())
-    assert contents(whole.GOLDEN) == before
+    assert contents(whole.GOLDEN / "toy") == before
     monkeypatch.undo()
     monkeypatch.chdir(stage.folder)
     whole.bless(there, console())
-    assert contents(whole.GOLDEN) != before
+    assert contents(whole.GOLDEN / "toy") != before

@@ -24,7 +24,7 @@ from validate.records.model import Record
 from validate.verdict import Verdict
 
 Urls = Mapping[Name, tuple[str, ...]]
-GOLDEN = Path("golden") / "transcripts"
+GOLDEN = Path("golden") / "transcripts"  # a folder for each arm set, by its name
 BEGUN = "begun.json"
 COMMAND = (sys.executable, "-m", "validate", "record")
 
@@ -149,6 +149,8 @@ def begin(output: Path, begun: Begun, arms: ArmSet, out: Console, of: type[Whole
         raise InputError("--golden cannot be given with --faults: faults are looked for beside default arms of this run")
     if begun.golden and begun.keyword is not None:
         raise InputError(f"-k cannot be given with --golden: all requests of {GOLDEN} are compared")
+    if begun.golden and urls and urls.get("default"):
+        raise InputError(f"--default-url cannot be given with --golden: the default arms are those of {GOLDEN}")
     if begun.faults:
         detection.chosen(arms, begun.keyword)
     kept = _golden(arms) if begun.golden else None
@@ -189,39 +191,37 @@ def bless(run: Path, out: Console) -> int:
     for other in others:
         for line in comparability.differences(default, other, comparability.IN_FLOAT32 if other.name == "float32" else ()):
             raise InputError(f"{run}: its default arms are of different engines: {line}")
+    kept = GOLDEN / Path(default.arm_set).stem
     changes = {
-        name: _changed(arm_folder.read(GOLDEN / name), recorded)
-        if (GOLDEN / name).is_dir()
+        name: _changed(arm_folder.read(kept / name), recorded)
+        if (kept / name).is_dir()
         else f"new, {len(recorded.transcripts)} requests"
         for name, recorded in new.items()
     }
-    _replace(list(new.values()))
+    _replace(kept, list(new.values()))
     for name, change in changes.items():
         out.print(f"{name}: {change}", markup=False, soft_wrap=True)
     return 0
 
 
-def _replace(arms: list[arm_folder.Arm]) -> None:
-    part, old = GOLDEN.with_name(f"{GOLDEN.name}.part"), GOLDEN.with_name(f"{GOLDEN.name}.old")
+def _replace(golden: Path, arms: list[arm_folder.Arm]) -> None:
+    part, old = golden.with_name(f"{golden.name}.part"), golden.with_name(f"{golden.name}.old")
     try:
         shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        if GOLDEN.is_dir():  # with what else it holds
-            shutil.copytree(GOLDEN, part, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*NAMES))
         for one in arms:
             kept = part / one.manifest.name
-            kept.mkdir()
+            kept.mkdir(parents=True)
             arm_folder.write_manifest(kept, one.manifest)
             arm_folder.keep(kept, one.transcripts)
             if one.steps is not None:
                 arm_folder.write_steps(kept, one.steps)
         shutil.rmtree(old, ignore_errors=True)
-        if GOLDEN.is_dir():
-            GOLDEN.rename(old)
-        part.rename(GOLDEN)
+        if golden.is_dir():
+            golden.rename(old)
+        part.rename(golden)
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
-        raise folder.unwritable(GOLDEN, error) from error
+        raise folder.unwritable(golden, error) from error
 
 
 def _recorded(name: str, parent: Path) -> Path | None:
@@ -234,15 +234,12 @@ def _all(name: str, parent: Path) -> list[Path]:
 
 
 def _golden(arms: ArmSet) -> Path:
-    """The folder of the golden arms. InputError where one lacks, or is of another arm set."""
+    """The folder of the set's golden arms. InputError where one lacks."""
+    kept = GOLDEN / arms.name
     for name in arms.defaults:
-        there = _recorded(name, GOLDEN)
-        if there is None:
-            raise InputError(f"{GOLDEN} holds no arm {name}: run in the project's folder, after python -m validate bless RUN")
-        of = arm_folder.manifest(there).arm_set
-        if Path(of).stem != arms.name:
-            raise InputError(f"{GOLDEN} holds the arms of {of}, not of {arms.name}")
-    return GOLDEN
+        if _recorded(name, kept) is None:
+            raise InputError(f"{kept} holds no arm {name}: run in the project's folder, after python -m validate bless RUN")
+    return kept
 
 
 def _only(run: Path, name: Name) -> Path:

@@ -13,8 +13,10 @@ LOCK = ".lock"
 
 
 @contextlib.contextmanager
-def alone(there: Path) -> Iterator[None]:
+def alone(there: Path) -> Iterator[int]:
     """No other process writes to the folder meanwhile. InputError if one does; the system lets go when a process ends.
+
+    Gives the file descriptor of the lock: a process that inherits it holds the lock, too.
 
     However it ends, short of being killed, the folder is sealed then; until then it is not. A file is locked, not the folder:
     NFS locks nothing that is open for reading only.
@@ -30,6 +32,6 @@ def alone(there: Path) -> Iterator[None]:
             raise InputError(f"another process writes to {there}: wait until it ends, or stop it") from None
         unseal(there)
         try:
-            yield
+            yield file.fileno()
         finally:
             seal(there)
