@@ -180,6 +180,13 @@ def signoff(session: nox.Session) -> None:
 
 
 @nox.session
+def gate(session: nox.Session) -> None:
+    """What decides before a merge. On GB300 with K3_PARITY_ENV=current: vLLM and its torch are there."""
+    engine(session, "[practice,evals]")
+    tool(session, "validate", "gate", *session.posargs)
+
+
+@nox.session
 def engine_tests(session: nox.Session) -> None:
     engine(session, "[practice,evals]")
     if not CURRENT:

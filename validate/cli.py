@@ -14,6 +14,7 @@ import typer
 
 from validate.doctor.command import doctor
 from validate.errors import InputError
+from validate.gate.command import gate
 from validate.long_output.drift.command import drift
 from validate.races import command as races
 from validate.signoff.command import signoff
@@ -29,6 +30,7 @@ app.command()(races.races_gpu)
 app.command()(drift)
 app.command()(signoff)
 app.command()(doctor)
+app.command()(gate)
 
 Run = Annotated[Path, typer.Argument(help="folder of a run record")]
 ProfileName = Annotated[str | None, typer.Option(help="profile name, or a .toml file (default: cpu)")]

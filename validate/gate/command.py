@@ -1,0 +1,45 @@
+"""``python -m validate gate``."""
+
+import shlex
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from validate.errors import InputError
+
+
+def gate(
+    profile: Annotated[str | None, typer.Argument(help="a gate profile's name, or a .toml file  [default: cpu]")] = None,
+    keep_going: Annotated[bool, typer.Option("--keep-going", help="run all steps, also behind a proven defect")] = False,
+    default_url: Annotated[
+        list[str] | None, typer.Option(help="a running vLLM server of the default path; may be repeated, for replicas")
+    ] = None,
+    specialized_url: Annotated[list[str] | None, typer.Option(help="the same of the specialized path")] = None,
+    over_ranks: Annotated[
+        str | None, typer.Option(metavar="COMMAND", help="what starts Python on every rank: 'srun … torchrun …'")
+    ] = None,
+    output: Annotated[Path, typer.Option(help="folder that run records go to")] = Path("runs"),
+    resume: Annotated[
+        Path | None, typer.Option(help="continue a run: what has not ended, or what waits for servers that are up now")
+    ] = None,
+) -> int:
+    """Runs what decides before a merge, the cheapest step first, within a budget; stops at the first proven defect.
+
+    Exit code 0 if every step is PASS, 1 if one is FAIL, 3 if one is INVALID or was not run, 2 if one is INCONCLUSIVE.
+    """
+    from validate.gate import record, session
+    from validate.gate.given import Given
+    from validate.report.console import console
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what there is is kept, and how to go on is said
+    try:
+        words = tuple(shlex.split(over_ranks or ""))
+    except ValueError as error:
+        raise InputError(f"--over-ranks: {error}") from error
+    given = Given(tuple(default_url or ()), tuple(specialized_url or ()), words)
+    if resume is not None and profile is not None and record.read(resume).profile_name != profile:
+        raise InputError(f"cannot resume {resume} with another profile: it was begun with {record.read(resume).profile_name}")
+    there = resume or session.begin(profile or "cpu", output, keep_going)
+    return session.run(there, given, keep_going, console())

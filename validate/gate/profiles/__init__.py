@@ -1,0 +1,1 @@
+"""The steps before a merge, by machine: one TOML file a profile."""
