@@ -38,7 +38,8 @@ def gate(
         words = tuple(shlex.split(over_ranks or ""))
     except ValueError as error:
         raise InputError(f"--over-ranks: {error}") from error
-    given = Given(tuple(default_url or ()), tuple(specialized_url or ()), words)
+    default, specialized = (tuple(url for url in urls or () if url) for urls in (default_url, specialized_url))
+    given = Given(default, specialized, words)  # a workflow's variable that is not set is an empty word
     if resume is not None and profile is not None and record.read(resume).profile_name != profile:
         raise InputError(f"cannot resume {resume} with another profile: it was begun with {record.read(resume).profile_name}")
     there = resume or session.begin(profile or "cpu", output, keep_going)
