@@ -27,6 +27,7 @@ if "slow" in how and places:
     try:
         time.sleep(60)
     except KeyboardInterrupt:
+        time.sleep(1.5)
         (record / "kept").write_text("")
         sys.exit(130)
 if "deaf" in how:

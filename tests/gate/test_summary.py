@@ -1,10 +1,11 @@
 """What a CI server shows stays readable, and small enough to be shown at all."""
 
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from tests.gate.conftest import Place
 from tests.gate.steps import step
-from validate.gate import summary
+from validate.gate import findings, summary
 
 MIB = 2**20  # GitHub's limit of a step's summary
 
@@ -33,3 +34,14 @@ def test_a_fence_is_longer_than_what_it_holds() -> None:
 def test_what_is_cut_is_said() -> None:
     assert summary.cut("éé", 4, "x") == "éé"
     assert summary.cut("ééé", 5, "x") == "éé\n… cut: 4 of 6 bytes are shown, all of it is in x"
+
+
+def test_findings_of_an_earlier_call_count_for_nothing(tmp_path: Path) -> None:
+    made = tmp_path / "compare" / "junit.xml"
+    made.parent.mkdir()
+    made.write_text('<a><testcase classname="c" name="n"><failure type="FAIL" message="m"/></testcase></a>')
+    at = made.stat().st_mtime
+    assert findings.failed(tmp_path, at) == ["FAIL c n: m"]
+    assert findings.failed(tmp_path, at + 1) == []
+    made.write_text("<a>")
+    assert findings.failed(tmp_path, at) == []
