@@ -92,7 +92,7 @@ def test_nothing_is_forced_with_speculation(forced: dict[str, object]) -> None:
 
 
 def test_refusals_of_the_command(tool: Tool, tmp_path: Path) -> None:
-    assert "unknown arm set 'none': there are company, " in tool.refused("record", "none")
+    assert "unknown arm set 'none': there are canaries-cpu, " in tool.refused("record", "none")
     assert "--arm other: the arms are default" in tool.refused("record", "cpu-bf16", "--arm", "other")
 
 

@@ -35,11 +35,12 @@ exit "${codes%% *}"
     "srun": """
 echo "srun $*" >> calls
 [ -e dead ] && exit 1
-trap 'echo "srun ends" >> calls; exit 0' TERM
+trap 'rm up; echo "srun ends" >> calls; exit 0' TERM
+touch up
 while true; do sleep 0.1; done
 """,
     "scontrol": "echo head; echo other",
-    "curl": "[ ! -e dead ]",
+    "curl": "until [ -e up ]; do [ -e dead ] && exit 7; sleep 0.05; done",
     "buildkite-agent": 'echo "buildkite-agent $1 $2" >> calls; cat > /dev/null',
 }
 
