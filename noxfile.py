@@ -197,7 +197,7 @@ def engine_tests(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    setup(session, "[test,interpreter,build,practice,evals]")
+    setup(session, "[test,interpreter,build,practice,evals,report]")
     kernel_files(session)
     vllm_sources(session)
     tool(session, "pytest", "-n", "auto", *session.posargs)

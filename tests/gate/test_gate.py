@@ -15,7 +15,7 @@ from tests.gate.steps import profile, step
 from tests.support import Tool
 from validate.errors import InputError
 from validate.gate import running
-from validate.records import folder
+from validate.records import writer
 from validate.verdict import Verdict
 
 
@@ -160,7 +160,7 @@ def started(tool: Tool, tmp_path: Path) -> tuple[subprocess.Popen[str], Path]:
 
 def held(there: Path) -> bool:
     try:
-        with folder.alone(there):
+        with writer.alone(there):
             return False
     except InputError:
         return True

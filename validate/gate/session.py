@@ -9,7 +9,7 @@ from validate.errors import InputError
 from validate.gate import junit, profile, record, step, summary
 from validate.gate.given import Given
 from validate.gate.record import Gate, StepRecord
-from validate.records import folder, provenance
+from validate.records import folder, provenance, writer
 from validate.report.console import COLOURS
 
 BESIDE = ("evals",)  # the package whose code steps run, too
@@ -43,7 +43,7 @@ def run(there: Path, given: Given, keep_going: bool, out: Console) -> int:
     """
     if not (there / record.GATE).is_file():
         record.read(there)  # says so, before a lock is made there
-    with folder.alone(there) as lock:
+    with writer.alone(there) as lock:
         gate = record.read(there)
         if gate.source != provenance.source(*BESIDE):
             raise InputError(f"cannot resume {there}: the suite's source has changed since it was begun; begin a new run")
