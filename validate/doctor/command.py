@@ -13,11 +13,11 @@ def doctor(
         Path | None, typer.Option(help="engine arguments in a TOML or JSON file, or a file with a vllm serve command")
     ] = None,
     model_config: Annotated[
-        Path | None, typer.Option(help="the model's config.json, with --deployment  [default: Kimi K3's sizes]")
+        Path | None, typer.Option(help="the model's config.json, with --deployment (default: Kimi K3's sizes)")
     ] = None,
     capability: Annotated[str, typer.Option(help="compute capability of the deployment's GPUs")] = "10.3",
     vllm_src: Annotated[
-        Path | None, typer.Option(envvar="K3_PARITY_VLLM_SRC", help="the folder that holds vllm/  [default: the installed vLLM]")
+        Path | None, typer.Option(envvar="K3_PARITY_VLLM_SRC", help="the folder that holds vllm/ (default: the installed vLLM)")
     ] = None,
 ) -> int:
     """Says what this machine can validate and what it lacks; or whether a deployment runs specialized, and which of its steps.

@@ -11,7 +11,7 @@ from validate.errors import InputError
 
 
 def gate(
-    profile: Annotated[str | None, typer.Argument(help="a gate profile's name, or a .toml file  [default: cpu]")] = None,
+    profile: Annotated[str | None, typer.Argument(help="a gate profile's name, or a .toml file (default: cpu)")] = None,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="run all steps, also behind a proven defect")] = False,
     default_url: Annotated[
         list[str] | None, typer.Option(help="a running vLLM server of the default path; may be repeated, for replicas")
