@@ -59,9 +59,9 @@ def read_gpu(folder: Path, source: Source) -> Evidence:
         right, left = sum(one.sound is not None and not one.sound.wrong for one in judged), len(tried) - len(judged)
         headline = f"{right} of {len(judged)} trials right where the kernel without the fix is wrong; {left} not judged"
     rows = tuple(
-        (one.trial.kernel, one.trial.case, one.trial.adversary, *map(judging.outcome, (one.sound, one.control))) for one in tried
+        (one.trial.name, *map(judging.outcome, (one.sound, one.control))) for one in sorted(tried, key=lambda one: one.trial.name)
     )
-    tables = (Table(title="Trials", header=("kernel", "case", "adversary", "the kernel", "without the fix"), rows=rows),)
+    tables = (Table(title="Trials", header=("trial", "the kernel", "without the fix"), rows=rows),)
     return Evidence(
         layer="races",
         part=SANITIZER if manifest.asked.sanitize else KERNELS,
