@@ -18,7 +18,7 @@ from validate.equivalence import detection, side_by_side
 from validate.equivalence.arm import NAMES, ArmSet, Name
 from validate.equivalence.compare import comparability, session
 from validate.errors import InputError
-from validate.records import arm_folder, folder, writer
+from validate.records import arm_folder, folder, seal, writer
 from validate.records.arm import ArmManifest
 from validate.records.model import Record
 from validate.verdict import Verdict
@@ -215,6 +215,7 @@ def _replace(golden: Path, arms: list[arm_folder.Arm]) -> None:
             arm_folder.keep(kept, one.transcripts)
             if one.steps is not None:
                 arm_folder.write_steps(kept, one.steps)
+            seal.seal(kept)
         shutil.rmtree(old, ignore_errors=True)
         if golden.is_dir():
             golden.rename(old)
