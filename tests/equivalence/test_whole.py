@@ -19,7 +19,7 @@ from tests.support import ROOT
 from validate.equivalence import detection, whole
 from validate.equivalence.whole import Begun
 from validate.errors import InputError
-from validate.records import arm_folder
+from validate.records import arm_folder, seal
 from validate.records.arm_folder import Arm
 from validate.report.console import console
 
@@ -103,7 +103,8 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 
 def contents(there: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(there)): path.read_bytes() for path in there.rglob("*") if path.is_file()}
+    files = [path for path in there.rglob("*") if path.is_file() and path.name != seal.SUMS]
+    return {str(path.relative_to(there)): path.read_bytes() for path in files}
 
 
 def without_steps(made: Arms) -> Arms:
@@ -369,6 +370,7 @@ def test_bless_replaces_both_and_says_what_changes(stage: Stage, capsys: pytest.
     assert (whole.GOLDEN / "README.md").read_text() == "kept"
     for name in ("default", "default-again"):
         assert contents(whole.GOLDEN / "toy" / name) == contents(next(there.glob(f"*-toy-{name}")))
+        assert seal.altered(whole.GOLDEN / "toy" / name) == []
     assert sorted(path.name for path in whole.GOLDEN.iterdir()) == ["README.md", "toy"]
 
 
