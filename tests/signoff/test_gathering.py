@@ -11,6 +11,7 @@ from validate.races import session
 from validate.races.record import Asked
 from validate.records import seal
 from validate.report.console import console
+from validate.signoff import session as signoff
 from validate.signoff.reading.gathering import gathered
 
 
@@ -63,3 +64,9 @@ def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
 
 def test_a_record_named_twice_counts_once(runs: Path) -> None:
     assert len(gathered([runs, next(runs.glob("*/manifest.json")).parent]).evidence) == 1
+
+
+def test_an_image_is_asked_for_by_its_digest(runs: Path) -> None:
+    for image in ("", "vllm:latest", "sha256:1"):
+        with pytest.raises(InputError, match=f"--image '{image}': a digest is wanted"):
+            signoff.run([runs], image, runs, console())

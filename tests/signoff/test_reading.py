@@ -1,7 +1,9 @@
 """Records of engines and benchmarks into evidence: what ran, its proof of path, its figures; and what is said of its arms."""
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from validate.records import folder, seal
 from validate.records.model import Machine
 from validate.report.console import console
 from validate.signoff.evidence import Evidence, Intervals, Lines
+from validate.signoff.reading import lacking
 from validate.signoff.reading.gathering import gathered
 from validate.verdict import Verdict
 
@@ -82,6 +85,45 @@ def test_an_arm_that_was_altered_after_the_comparison_is_refused(compared: Path,
     seal.seal(comparison.parent)
     with pytest.raises(InputError, match="specialized is not the record that was compared"):
         gathered([comparison.parent])
+
+
+def rewritten(runs: Path, **changes: Any) -> None:
+    """The comparison written anew by hand, with new hashes."""
+    file = next(runs.glob("*-compare-evals/comparison.json"))
+    text = file.read_text()
+    for folder_ in json.loads(text)["folders"]:
+        text = text.replace(str(Path(folder_).parent), str(runs))
+    file.write_text(json.dumps(json.loads(text) | changes))
+    seal.seal(file.parent)
+
+
+def comparison_of(runs: Path) -> dict[str, Any]:
+    return dict(json.loads(next(runs.glob("*-compare-evals/comparison.json")).read_text()))
+
+
+def test_a_comparison_must_name_the_record_of_each_arm(runs: Path) -> None:
+    rewritten(runs, records=[], folders=[])
+    with pytest.raises(InputError, match="3 arms of 0 folders and 0 digests"):
+        gathered([runs])
+
+
+def test_a_record_is_not_two_arms(runs: Path) -> None:
+    records = comparison_of(runs)["records"]
+    rewritten(runs, records=[records[0], records[0], records[2]])
+    with pytest.raises(InputError, match="two of its arms are one record"):
+        gathered([runs])
+
+
+def test_a_comparison_that_says_another_machine_than_its_arm_is_refused(runs: Path) -> None:
+    arms = comparison_of(runs)["arms"]
+    arms[2]["machine"]["image"] = "sha256:2"
+    rewritten(runs, arms=arms)
+    with pytest.raises(InputError, match="it says another machine of the arm specialized than"):
+        gathered([runs])
+
+
+def test_a_suite_of_ones_own_is_a_part(runs: Path) -> None:
+    assert only(runs).lacks == (f"suite by-hand, not {' or '.join(lacking.DEPLOYED)}",)
 
 
 def test_long_outputs_are_told_by_signs_and_positions(tmp_path: Path) -> None:

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from tests.signoff.made import CPU, GB300, TASKS, changed, evidence, finding, whole
+from tests.signoff.made import CPU, GB300, TASKS, changed, engine, evidence, finding, whole
 from validate.signoff.evidence import Source
 from validate.signoff.reading import engines, evals, races
 from validate.signoff.required import PARTS, refusals, verdict
 from validate.verdict import Verdict
 
-OTHER = GB300.model_copy(update={"image": "sha256:other"})
+OTHER = GB300.model_copy(update={"image": "sha256:" + "2" * 64})
 OLDER = {"start": "2025-12-31T00:00:00Z"}
 UNVERIFIED = (Source(name="default", digest="", verified=False),)
 
@@ -53,7 +53,7 @@ def test_what_was_emulated_signs_nothing(part: Any) -> None:
         ("numerics", OLDER | {"suite": "d" * 40}, "stale", f"by commit {'d' * 40} of the suite", Verdict.INVALID),
         ("numerics", OLDER | {"suite": None}, "stale", "commit unknown", Verdict.INVALID),
         ("numerics", {"dirty": True}, "stale", "were not those of a commit", Verdict.INVALID),
-        ("numerics", OLDER | {"machine": OTHER}, "stale", "it ran in image sha256:other, not in", Verdict.INVALID),
+        ("numerics", OLDER | {"machine": OTHER}, "stale", "it ran in image sha256:2222", Verdict.INVALID),
         (evals.PART, {"machine": GB300.model_copy(update={"image": None})}, "stale", "K3_PARITY_IMAGE", Verdict.INVALID),
         (
             evals.PART,
@@ -76,6 +76,14 @@ def test_what_was_emulated_signs_nothing(part: Any) -> None:
             "gsm8k: the loss is beyond the margin",
             Verdict.FAIL,
         ),
+        # A verdict that its own checks do not bear out is not believed.
+        (engines.WHOLE, {"checks": (finding(Verdict.FAIL, "row 3 is stale"),)}, "failed", "row 3 is stale", Verdict.FAIL),
+        ("numerics", {"lacks": ("-k kda: 9 cases",)}, "partial", "it lacks -k kda: 9 cases", Verdict.INVALID),
+        (races.MODELS, {"lacks": ("90 searches",)}, "partial", "it lacks 90 searches", Verdict.INVALID),
+        (evals.PART, {"lacks": ("gsm8k: 20 of 1319 items",)}, "partial", "gsm8k: 20 of 1319 items", Verdict.INVALID),
+        ("numerics", {"deployment": {"tensor_parallel_size": 16}}, "another deployment", "is 16", Verdict.INVALID),
+        ("numerics", OLDER | {"vllm": "0.32.0"}, "stale", "it ran vLLM 0.32.0, the newest record 0.33.0", Verdict.INVALID),
+        ("numerics", {"machine": GB300.model_copy(update={"image": "vllm:latest"})}, "stale", "is no digest", Verdict.INVALID),
         ("numerics", {"verdict": Verdict.INVALID, "end": None, "checks": ()}, "invalid", "the run did not end", Verdict.INVALID),
     ],
 )
@@ -98,3 +106,18 @@ def test_a_proven_defect_comes_first_and_outranks_all() -> None:
 def test_the_image_that_is_asked_for_is_the_one_that_counts() -> None:
     assert refusals(whole(), GB300.image) == []
     assert {one.kind for one in refusals(whole(), "sha256:next")} == {"stale"}
+
+
+def test_a_part_of_a_part_does_no_harm_beside_the_whole() -> None:
+    assert refusals([*whole(), evidence(lacks=("-k kda: 9 cases",), deployment={"tensor_parallel_size": 16})]) == []
+
+
+def test_a_benchmark_that_was_asked_in_part_alone_does_not_count() -> None:
+    """Before a merge GSM8K is asked once, with a larger margin; the other benchmarks of the whole suite do not make up for it."""
+    less = {task: digest for task, digest in TASKS.items() if task != "gsm8k"}
+    merge = engine(evals.PART, "evals", data={"gsm8k": "c3"}, lacks=("suite pre-merge",))
+    assert [one.kind for one in refusals([*changed(evals.PART, data=less), merge])] == ["partial"]
+
+
+def test_the_version_of_vllm_is_the_same_under_both_of_its_names() -> None:
+    assert refusals(changed(engines.WHOLE, vllm="vllm 0.33.0+cu130")) == []

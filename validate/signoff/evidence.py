@@ -100,7 +100,8 @@ class Evidence(Record):
     steps ran on the specialized path, None where no engine was run; ``attested``: whether that is proof. ``apart``: what differs
     between the arms. ``failures``: rates of answers that are none. ``weights``: the model's digest, ``data``: each task's.
     ``deployment``: the engine's arguments by which two records are of one. ``planted``: a fault that was planted, so that it
-    says nothing of the paths. ``measured``: speeds, which nothing is judged by.
+    says nothing of the paths. ``lacks``: what it has not of the whole of its part, though it may be right in all that it has.
+    ``measured``: speeds, which nothing is judged by.
     """
 
     layer: Layer
@@ -113,6 +114,7 @@ class Evidence(Record):
     headline: str
     checks: tuple[Check, ...] = ()
     planted: str | None = None
+    lacks: tuple[str, ...] = ()
     proof: str | None = None
     attested: bool | None = None
     apart: str = ""

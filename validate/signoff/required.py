@@ -1,5 +1,6 @@
 """What a sign-off asks for, and every reason for which it is refused."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +13,7 @@ from validate.verdict import Verdict, worst
 Kind = Literal[
     "failed",
     "missing",
+    "partial",
     "emulated",
     "unattested",
     "stale",
@@ -23,6 +25,7 @@ Kind = Literal[
 ]
 TASKS = ("aime25", "gpqa_diamond", "gsm8k", "mrcr")  # the benchmarks that the path's authors name
 DEPLOYED = (engines.WHOLE, engines.LONG, engines.COMPANY, evals.PART)
+IMAGE = re.compile(r"(\S+@)?sha256:[0-9a-f]{64}")  # a digest: what a tag names changes
 
 
 @dataclass(frozen=True)
@@ -74,27 +77,37 @@ def verdict(found: Sequence[Refusal]) -> Verdict:
 def _of_part(part: Part, given: Sequence[Evidence]) -> Iterator[Refusal]:
     if not given:
         yield Refusal(kind="missing", layer=part.layer, part=part.name, record=None, why="there is no record of it")
-    elif part.on_gb300 and not any(one.runs_on == "gb300" for one in given):
+        return
+    counting = [one for one in given if one.runs_on == "gb300" or not part.on_gb300]
+    if not counting:
         ran = ", ".join(sorted({one.runs_on for one in given}))
         yield _refusal("emulated", given[0], f"it was not run with vLLM's kernels on GB300, but: {ran}")
-    if part.name == evals.PART:
-        asked = {task for one in given if one.runs_on == "gb300" for task in one.data}
-        for task in TASKS:
-            if given and not any(name.startswith(task) for name in asked):
-                yield Refusal(kind="missing", layer=part.layer, part=part.name, record=None, why=f"{task} was not asked on GB300")
+    whole = [one for one in counting if not one.lacks]
+    missed = [task for task in TASKS if not _asked(task, whole)] if part.name == evals.PART else []
+    if missed or not whole:
+        for one in counting:
+            yield from (_refusal("partial", one, f"it lacks {lack}") for lack in one.lacks)
+    for task in missed:
+        if not _asked(task, counting):
+            yield Refusal(kind="missing", layer=part.layer, part=part.name, record=None, why=f"{task} was not asked on GB300")
+
+
+def _asked(task: str, of: Sequence[Evidence]) -> bool:
+    return any(name.startswith(task) for one in of for name in one.data)
 
 
 def _of_record(one: Evidence) -> Iterator[Refusal]:
     if one.planted:
         yield _refusal("planted", one, f"the fault {one.planted} was planted in it: it tests the suite")
         return
-    if one.verdict is Verdict.FAIL:
+    judged = worst([one.verdict, *(check.verdict for check in one.checks if check.verdict is not None)])
+    if judged is Verdict.FAIL:
         first = next((finding for check in one.checks for finding in check.findings if finding.verdict is Verdict.FAIL), None)
         yield _refusal("failed", one, first.line if first else one.headline)
-    elif one.verdict is Verdict.INCONCLUSIVE:
-        yield _refusal("inconclusive", one, _undecided(one))
-    elif one.verdict is Verdict.INVALID:
-        yield _refusal("invalid", one, _undecided(one))
+    elif judged is Verdict.INCONCLUSIVE:
+        yield _refusal("inconclusive", one, _undecided(one, judged))
+    elif judged is Verdict.INVALID:
+        yield _refusal("invalid", one, _undecided(one, judged))
     if one.attested is False:
         yield _refusal(
             "unattested", one, f"its steps are not shown to have run on the specialized path: {one.proof or 'not counted'}"
@@ -104,18 +117,19 @@ def _of_record(one: Evidence) -> Iterator[Refusal]:
             yield _refusal("unverified", one, f"the record of its arm {arm.name} is not among those given, or was never sealed")
 
 
-def _undecided(one: Evidence) -> str:
-    first = next((finding for check in one.checks for finding in check.findings if finding.verdict is one.verdict), None)
+def _undecided(one: Evidence, judged: Verdict) -> str:
+    first = next((finding for check in one.checks for finding in check.findings if finding.verdict is judged), None)
     return first.line if first else "the run did not end" if one.end is None else one.headline
 
 
 def _stale(evidence: Sequence[Evidence], image: str | None) -> Iterator[Refusal]:
-    """Against the newest record: of the suite's commit all, of vLLM and of the image those that ran vLLM's path."""
+    """Against the newest record: of the suite's commit all, of vLLM's version and of the image those that ran vLLM's path."""
     if not evidence:
         return
     newest = max(evidence, key=lambda one: one.start)
     deployed = [one for one in evidence if one.runs_on == "gb300"]
-    wanted = image or (max(deployed, key=lambda one: one.start).machine.image if deployed else None)
+    last = max(deployed, key=lambda one: one.start, default=newest)
+    wanted = last.machine.image if image is None else image
     for one in evidence:
         if one.suite != newest.suite:
             why = f"it was made by commit {one.suite or 'unknown'} of the suite, the newest record by {newest.suite or 'unknown'}"
@@ -125,12 +139,21 @@ def _stale(evidence: Sequence[Evidence], image: str | None) -> Iterator[Refusal]
     for one in deployed:
         if one.machine.image is None:
             yield _refusal("stale", one, "which container image it ran in is not recorded: K3_PARITY_IMAGE was not set")
+        elif not IMAGE.fullmatch(one.machine.image):
+            yield _refusal("stale", one, f"which container image it ran in is not known: {one.machine.image} is no digest")
         elif one.machine.image != wanted:
             yield _refusal("stale", one, f"it ran in image {one.machine.image}, not in {wanted}")
+        if _version(one) != _version(last):
+            yield _refusal("stale", one, f"it ran vLLM {_version(one)}, the newest record {_version(last)}")
+
+
+def _version(one: Evidence) -> str:
+    """Of vLLM, without the distribution's name and what it was built for."""
+    return one.vllm.split(" ")[-1].split("+")[0]
 
 
 def _deployments(evidence: Sequence[Evidence]) -> Iterator[Refusal]:
-    """Engines that were recorded for one sign-off have the same arguments and weights."""
+    """Engines that were recorded for one sign-off have the same arguments and weights; numerics the same tensor parallel size."""
     engines_ = [one for one in evidence if one.part in DEPLOYED and one.runs_on == "gb300"]
     for one in engines_[1:]:
         first = engines_[0]
@@ -143,6 +166,11 @@ def _deployments(evidence: Sequence[Evidence]) -> Iterator[Refusal]:
             apart.append(f"weights {one.weights} and {first.weights}")
         if apart:
             yield _refusal("another deployment", one, f"it differs from {first.part} in {', '.join(apart)}")
+    stages = [one for one in evidence if one.part == "numerics" and one.runs_on == "gb300" and not one.lacks]
+    sizes = [one.deployment.get("tensor_parallel_size") for one in stages]
+    served = {one.deployment.get("tensor_parallel_size") for one in engines_}
+    for size in served - set(sizes) if sizes else ():
+        yield _refusal("another deployment", stages[0], f"its tensor parallel size is {sizes[0]}, that of the engines {size}")
 
 
 def _refusal(kind: Kind, one: Evidence, why: str) -> Refusal:

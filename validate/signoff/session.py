@@ -8,18 +8,25 @@ import matplotlib  # noqa: F401
 from rich.console import Console
 from rich.table import Table
 
+from validate.errors import InputError
 from validate.records import folder, seal
 from validate.report.console import COLOURS
 from validate.signoff import html, junit, markdown
 from validate.signoff.reading.gathering import gathered
 from validate.signoff.report import SCREEN, Report, made, screen
+from validate.signoff.required import IMAGE
 from validate.verdict import Verdict
 
 SHOWN = 20  # reasons printed; the report has all
 
 
 def run(records: Sequence[Path], image: str | None, output: Path, out: Console) -> int:
-    """Reads and verifies the records, writes the report's folder, prints its first screen. InputError for an altered record."""
+    """Reads and verifies the records, writes the report's folder, prints its first screen. InputError for an altered record.
+
+    ``image``: the digest of the one that is to be released, if that is known.
+    """
+    if image is not None and not IMAGE.fullmatch(image):
+        raise InputError(f"--image '{image}': a digest is wanted, as sha256: and 64 hex digits; what a tag names changes")
     report = made(gathered(records), image)
     there = folder.create(output, "signoff")
     write(there, report)

@@ -1,11 +1,14 @@
 """What every reader needs: where a record was made, and on what of vLLM's."""
 
+import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from validate.records.arm import EngineManifest
 from validate.signoff.evidence import Cell, RunsOn
 
-PARALLEL = ("tensor_parallel_size", "decode_context_parallel_size", "kv_cache_dtype", "max_num_seqs")
+# Arguments by which two records of one deployment may differ: where its files lie, for how long texts and for whom it is started.
+MAY_DIFFER = ("model", "max_model_len", "block_size", "reasoning_parser", "watchdog_config", "speculative_config")
 
 
 def kind(gpus: Sequence[str], *, emulated: bool = False) -> RunsOn:
@@ -25,7 +28,11 @@ def vllm(versions: Mapping[str, str]) -> str:
 
 def deployment(arm: EngineManifest) -> dict[str, Cell]:
     """By what two records are of one deployment; a speculative config counts by its method and its draft tokens."""
-    found: dict[str, Cell] = {name: arm.engine[name] for name in PARALLEL if name in arm.engine}
+    found: dict[str, Cell] = {name: _cell(value) for name, value in arm.engine.items() if name not in MAY_DIFFER}
     drafts = arm.engine.get("speculative_config") or {}
     found["drafts"] = f"{drafts.get('method')} {drafts.get('num_speculative_tokens')}" if drafts else "none"
     return found
+
+
+def _cell(value: Any) -> Cell:
+    return value if isinstance(value, Cell) else json.dumps(value, sort_keys=True)

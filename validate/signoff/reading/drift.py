@@ -6,6 +6,7 @@ from validate.faults import drift as faults
 from validate.long_output.drift.outcome import DriftManifest, Outcome
 from validate.records import folder as records
 from validate.signoff.evidence import Evidence, Line, Lines, Matrix, Source
+from validate.signoff.reading import lacking
 from validate.verdict import Verdict
 
 PART = "state drift"
@@ -31,6 +32,7 @@ def read(folder: Path, source: Source) -> Evidence:
             for check in one.checks
         ),
         planted=manifest.arguments.planted,
+        lacks=tuple(lacking.of_drift(manifest, outcomes)),
         suite=manifest.commit,
         dirty=manifest.dirty,
         code=manifest.source,

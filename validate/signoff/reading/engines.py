@@ -11,16 +11,18 @@ from validate.records import folder as records
 from validate.records.detection import Detection
 from validate.signoff.evidence import Evidence, Line, Lines, Matrix, Plot, Source, Table
 from validate.signoff.measured import measurements
+from validate.signoff.reading import lacking
 from validate.signoff.reading.common import deployment, kind, vllm
 
 WHOLE, COMPANY, LONG = "whole engines", "changing company", "long outputs"
+WANTED = {WHOLE: (*lacking.DEPLOYED, *lacking.BEFORE_A_MERGE), COMPANY: lacking.COMPANY, LONG: lacking.LONG}
 FROM = "positions from "
 
 
 def read(folder: Path, source: Source, arms: tuple[Source, ...]) -> Evidence:
     """A comparison of arms: of whole engines, or of the same requests in changing company. InputError if it is damaged."""
     comparison = records.versioned(Comparison, folder / "comparison.json")
-    company = Path(comparison.arms[-1].arm_set).stem.startswith("company")
+    company = Path(comparison.arms[2].arm_set).stem.startswith("company")
     found = _evidence(comparison, source, arms, COMPANY if company else WHOLE, comparison.checks, ())
     return found.model_copy(update={"measured": measurements(comparison, source.name)})
 
@@ -80,7 +82,7 @@ def _evidence(
     checks: tuple[Check, ...],
     tables: tuple[Table, ...],
 ) -> Evidence:
-    arm = comparison.arms[-1]
+    arm = comparison.arms[2]  # the fourth is float32
     by_name = {check.name: check for check in checks}
     attestation, engine = by_name.get("attestation"), by_name.get("same engine")
     return Evidence(
@@ -94,6 +96,7 @@ def _evidence(
         headline=_headline(comparison),
         checks=checks,
         planted=next((one.planted for one in comparison.arms if one.planted), None),
+        lacks=tuple(lacking.of_engines(comparison, WANTED[part])),
         proof=attestation.detail if attestation else None,
         attested=attestation is not None and attestation.verdict == "PASS",
         apart=engine.detail if engine else "",

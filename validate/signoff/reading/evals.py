@@ -6,6 +6,7 @@ from evals.comparing.comparison import Comparison
 from validate.equivalence.compare import shown
 from validate.records import folder as records
 from validate.signoff.evidence import Evidence, Interval, Intervals, Source, Table
+from validate.signoff.reading import lacking
 from validate.signoff.reading.common import deployment, kind, vllm
 
 PART = "benchmarks"
@@ -33,6 +34,7 @@ def read(folder: Path, source: Source, arms: tuple[Source, ...]) -> Evidence:
         headline="; ".join(f"{task.name} {task.says}" for task in comparison.tasks) or "no task could be compared",
         checks=comparison.checks,
         planted=next((one.planted for one in comparison.arms if one.planted), None),
+        lacks=tuple(lacking.of_benchmarks(comparison)),
         proof=attestation.detail if attestation else None,
         attested=attestation is not None and attestation.verdict == "PASS",
         apart=engine.detail if engine else "",

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from validate.signoff.reading import drift, engines, evals, numerics, races
 
 COMPARISON, DETECTION = "comparison.json", "detection.json"
 COMPARED = {"equivalence": engines.read, "long-output": engines.read_long, "evals": evals.read}
+FEWEST = 2  # arms of a comparison: benchmarks may have no A/A arm
 SHOWN = 3  # altered files that an error names
 
 
@@ -35,7 +35,7 @@ def gathered(paths: Sequence[Path]) -> Gathered:
         raise InputError(f"{bare} holds no run record: give folders of runs, or one that holds them")
     folders = list(dict.fromkeys(folder.resolve() for _, inside in found for folder in inside))
     sealed = {folder: verified(folder) for folder in folders}
-    arms = {source.digest for folder, source in sealed.items() if _arm(folder)}
+    arms = {source.digest: folder for folder, source in sealed.items() if _arm(folder)}
     every = [one for folder in folders for one in _read(folder, sealed[folder], arms)]
     return Gathered(
         tuple(one for one in every if isinstance(one, Evidence)), tuple(one for one in every if isinstance(one, Matrix))
@@ -50,14 +50,10 @@ def verified(folder: Path) -> Source:
     return Source(name=folder.name, digest=seal.digest(folder), verified=True)
 
 
-def _read(folder: Path, source: Source, arms: set[str]) -> Iterator[Evidence | Matrix]:
+def _read(folder: Path, source: Source, arms: dict[str, Path]) -> Iterator[Evidence | Matrix]:
     if (folder / COMPARISON).is_file():
-        written = _json(folder / COMPARISON)
-        of = written.get("engines", written)
-        records = zip_longest(of.get("folders", ()), of.get("records", ()), fillvalue="")
-        compared = tuple(_compared(path, digest, arms) for path, digest in records)
         if reader := COMPARED.get(_layer(folder / COMPARISON)):
-            yield reader(folder, source, compared)
+            yield reader(folder, source, _compared_in(folder / COMPARISON, arms))
     elif (folder / DETECTION).is_file():
         yield engines.matrix(folder, source)
     elif not _arm(folder):
@@ -81,15 +77,32 @@ def _own(folder: Path, source: Source) -> Iterator[Evidence | Matrix]:
         yield drift.matrix(folder, source) if faults else drift.read(folder, source)
 
 
-def _compared(path: str, digest: str, arms: set[str]) -> Source:
+def _compared_in(file: Path, arms: dict[str, Path]) -> tuple[Source, ...]:
+    """The arms of a comparison, which must say of each what its record says."""
+    written = _json(file)
+    of = written.get("engines", written)
+    told, folders, digests = (of.get(name, []) for name in ("arms", "folders", "records"))
+    if len(told) < FEWEST or len(folders) != len(told) or len(digests) not in (0, len(told)):
+        raise InputError(f"{file}: {len(told)} arms of {len(folders)} folders and {len(digests)} digests")
+    known = [digest for digest in digests if digest]
+    if len(set(known)) < len(known):
+        raise InputError(f"{file}: two of its arms are one record, which shows nothing")
+    named = zip(folders, digests or [""] * len(told), told, strict=True)
+    return tuple(_compared(file, Path(folder), digest, manifest, arms) for folder, digest, manifest in named)
+
+
+def _compared(file: Path, folder: Path, digest: str, told: dict[str, Any], arms: dict[str, Path]) -> Source:
     """An arm of a comparison: verified where its record is among those that were given, or still where it was compared."""
-    folder, there = Path(path), digest in arms
-    if not there and digest and folder.is_dir():
-        now = verified(folder).digest
-        if now != digest:
+    there = arms.get(digest)
+    if there is None and digest and folder.is_dir():
+        if verified(folder).digest != digest:
             raise InputError(f"{folder} is not the record that was compared: it was recorded further, or sealed anew, since")
-        there = True
-    return Source(name=folder.name, digest=digest, verified=there)
+        there = folder
+    if there is not None:
+        for name, value in _json(there / MANIFEST).items():
+            if told.get(name) != value:
+                raise InputError(f"{file}: it says another {name} of the arm {folder.name} than {there / MANIFEST} does")
+    return Source(name=folder.name, digest=digest, verified=there is not None)
 
 
 def _arm(folder: Path) -> bool:

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from validate.records import folder as records
-from validate.records.model import Line, Manifest
+from validate.records.model import Line, Manifest, verdict_of
 from validate.report.tables import rows
 from validate.signoff.evidence import Box, Boxes, Evidence, Matrix, Source, Table
+from validate.signoff.reading import lacking
 from validate.signoff.reading.common import kind
-from validate.verdict import Verdict
+from validate.verdict import Verdict, worst
 
 
 def read(folder: Path, source: Source) -> Evidence:
@@ -27,9 +28,11 @@ def read(folder: Path, source: Source) -> Evidence:
         source=source,
         runs_on=kind(manifest.machine.gpus, emulated=manifest.runs_on == "emulated"),
         ran=f"profile {manifest.profile.name}: {', '.join(manifest.subjects)}",
-        verdict=manifest.verdict or Verdict.INVALID,
+        verdict=worst([manifest.verdict or Verdict.INVALID, verdict_of(lines, manifest.planned, manifest.runs_on)]),
         headline=_headline(manifest, lines, len(judged)),
         planted=manifest.arguments.planted,
+        lacks=tuple(lacking.of_numerics(manifest)),
+        deployment={"tensor_parallel_size": manifest.profile.tp[0]} if len(manifest.profile.tp) == 1 else {},
         suite=manifest.commit,
         dirty=manifest.dirty,
         code=manifest.source,

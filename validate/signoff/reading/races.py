@@ -8,6 +8,7 @@ from validate.races.gpu import judging
 from validate.races.gpu import record as gpu
 from validate.races.gpu.session import checks
 from validate.signoff.evidence import Evidence, Matrix, Source, Table
+from validate.signoff.reading import lacking
 from validate.signoff.reading.common import kind
 from validate.verdict import Verdict
 
@@ -29,6 +30,7 @@ def read(folder: Path, source: Source) -> Evidence:
         headline=f"{protocols} protocols in {len(found)} of {manifest.planned} searches, {states:,} states of every interleaving",
         checks=tuple(searching.checks(manifest, found)),
         planted=manifest.asked.plant,
+        lacks=tuple(lacking.of_races(manifest, found)),
         suite=manifest.commit,
         dirty=manifest.dirty,
         code=manifest.source,

@@ -1,0 +1,99 @@
+"""What a record lacks of its part, though all that it holds may be right: a part of the cases, a suite of one's own, fewer steps.
+
+What counts as the whole is what the suite's own files of these names say: a file of one's own may ask anything, at any margin.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from evals.comparing.comparison import Comparison as Benchmarks
+from evals.data.sources import SOURCES
+from validate import profiles
+from validate.equivalence import arm as arm_sets
+from validate.equivalence.compare.comparison import Comparison
+from validate.equivalence.scenes import Facts, build
+from validate.long_output.drift.command import STEPS
+from validate.long_output.drift.outcome import DriftManifest, Outcome
+from validate.races import searching
+from validate.races.record import Asked, Explored
+from validate.races.record import Manifest as Searched
+from validate.records.arm import EngineManifest
+from validate.records.model import Manifest
+
+PROFILES = ("gb300-tp8", "gb300-tp16")
+DEPLOYED = (*PROFILES, *(f"{name}-dspark" for name in PROFILES))  # arm sets of whole engines, and suites of benchmarks
+BEFORE_A_MERGE = tuple(f"pre-merge-{name}" for name in PROFILES)
+COMPANY = tuple(f"company-{name}" for name in PROFILES)
+LONG = tuple(f"long-{name}" for name in PROFILES)
+
+
+def of_numerics(manifest: Manifest) -> Iterator[str]:
+    """Cases that were not selected, another profile than the deployments' own."""
+    if manifest.arguments.keyword is not None:
+        yield f"-k {manifest.arguments.keyword}: {manifest.planned} cases of its profile"
+    name = manifest.arguments.profile
+    if name not in PROFILES:
+        yield _named("profile", name, PROFILES)
+    elif manifest.profile != profiles.load(name).model_copy(update={"seeds": manifest.profile.seeds}):
+        yield f"profile {name} is another one by now"
+
+
+def of_races(manifest: Searched, found: Sequence[Explored]) -> Iterator[str]:
+    """Searches that were not made, and fewer random schedules."""
+    made = [one.search for one in found]
+    if lacking := [search.name for search in searching.searches(Asked()) if search not in made]:
+        yield f"{len(lacking)} searches, the first of them {lacking[0]}"
+    if manifest.asked.walks < Asked().walks:
+        yield f"{manifest.asked.walks} random schedules of a size, not {Asked().walks}"
+
+
+def of_drift(manifest: DriftManifest, outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Fewer steps, seeds or subjects."""
+    steps = min((one.steps for one in outcomes), default=0)
+    if steps < STEPS:
+        yield f"{steps:,} steps, not {STEPS:,}"
+    run = {(one.subject, one.seed) for one in outcomes}
+    wanted = [(subject, seed) for subject in manifest.subjects for seed in range(manifest.arguments.seeds)]
+    yield from (f"no outcome of {subject}, seed {seed}" for subject, seed in wanted if (subject, seed) not in run)
+
+
+def of_engines(comparison: Comparison, wanted: Sequence[str]) -> Iterator[str]:
+    """Another arm set than those ``wanted``, scenes that were not recorded, default arms of another time."""
+    default, specialized = comparison.arms[0], comparison.arms[2]
+    if specialized.arm_set not in wanted:
+        yield _named("arm set", specialized.arm_set, wanted)
+    else:
+        lacking = [name for name in _scenes(specialized.arm_set) if name not in specialized.scenes]
+        if lacking:
+            yield f"{len(lacking)} scenes of {specialized.arm_set}, the first of them {lacking[0]}"
+    yield from _of_another_time(default, specialized)
+
+
+def of_benchmarks(comparison: Benchmarks) -> Iterator[str]:
+    """Another suite than the deployments' own, no A/A arm, items that were not asked. Tasks are missed by name (``required``)."""
+    if comparison.arms[-1].suite not in DEPLOYED:
+        yield _named("suite", comparison.arms[-1].suite, DEPLOYED)
+    if len(comparison.arms) < 3:
+        yield "an A/A arm: how far the default path differs from itself"
+    for plan in comparison.arms[-1].tasks:
+        rows = SOURCES[plan.name].rows if plan.name in SOURCES else 0
+        if (there := plan.items + len(plan.left_out)) < rows:
+            yield f"{plan.name}: {there} of {rows} items"
+
+
+def _named(what: str, name: str, wanted: Sequence[str]) -> str:
+    return f"{what} {name}, not {' or '.join(wanted)}"
+
+
+def _scenes(name: str) -> list[str]:
+    """Their names hang neither on prompts nor on the size of a block, which only a running engine knows."""
+    arms = arm_sets.load(name)
+    engine = arms.engine
+    facts = Facts(16, engine["max_num_batched_tokens"], engine["max_model_len"], engine["max_num_seqs"])
+    return [scene.name for scene in build(arms.scenes, facts, lambda _, length: (0,) * length)]
+
+
+def _of_another_time(default: EngineManifest, specialized: EngineManifest) -> Iterator[str]:
+    """Only golden records may differ in these (``comparability``)."""
+    ours, theirs = ((one.commit, one.source, one.versions) for one in (specialized, default))
+    if ours != theirs:
+        yield f"a default path of its own: {default.name} is a golden record of {default.start}"
