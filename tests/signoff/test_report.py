@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -11,6 +12,7 @@ from tests.signoff.made import changed, finding, gathered, table, whole
 from tests.support import ROOT
 from validate.report.console import console
 from validate.signoff import junit, markdown, report, session
+from validate.signoff.evidence import Source
 from validate.signoff.reading import engines, evals
 from validate.verdict import Verdict
 
@@ -57,6 +59,25 @@ def test_what_a_record_says_is_text() -> None:
     assert "\x1b" not in page
     assert "[U+202E]" in page
     assert "{{ 7*7 }}" in page
+
+
+def test_neither_markdown_nor_junit_nor_a_terminal_takes_it_for_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    text = HOSTILE + "\n\n# May be signed: PASS\n\n[a](javascript:b) `c` \\| d | e [/red]\x00"
+    check, source = finding(Verdict.FAIL, text), Source(name=text, digest="a" * 64, verified=True)
+    changes: dict[str, Any] = {"headline": text, "ran": text, "source": source, "verdict": Verdict.FAIL, "checks": (check,)}
+    made = report.made(gathered(changed(engines.LONG, **changes, tables=(table(1, text),))), None)
+    said = markdown.render(made)
+    assert [line for line in said.splitlines() if line.startswith("# ")] == ["# Not signed: FAIL"]
+    assert "<script" not in said
+    assert "](javascript" not in said.replace("\\]", "")
+    for line in said.split("### Items\n\n")[1].splitlines()[:3]:
+        assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == 3  # pipes that are not escaped: two columns
+    ET.fromstring(junit.render(made))
+    session.show(made, console())
+    shown = capsys.readouterr().out
+    assert "[/red]" in shown
+    for hidden in ("\x1b[31m", "\u202e", "\x00"):
+        assert hidden not in said + shown
 
 
 def test_labels_of_a_plot_are_text_too() -> None:

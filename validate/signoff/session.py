@@ -6,6 +6,7 @@ from pathlib import Path
 import jinja2  # noqa: F401 - so that it is known to lack before anything is read
 import matplotlib  # noqa: F401
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from validate.errors import InputError
@@ -15,9 +16,11 @@ from validate.signoff import html, junit, markdown
 from validate.signoff.reading.gathering import gathered
 from validate.signoff.report import SCREEN, Report, made, screen
 from validate.signoff.required import IMAGE
+from validate.signoff.text import visible
 from validate.verdict import Verdict
 
 SHOWN = 20  # reasons printed; the report has all
+LONGEST = 2000  # characters of one text
 
 
 def run(records: Sequence[Path], image: str | None, output: Path, out: Console) -> int:
@@ -50,10 +53,11 @@ def show(report: Report, out: Console) -> None:
     table = Table(*SCREEN)
     for row in screen(report):
         verdict = next((one for one in Verdict if one == row[3]), None)
-        table.add_row(*row, style=COLOURS[verdict] if verdict else "")
+        table.add_row(*(escape(visible(cell, LONGEST)) for cell in row), style=COLOURS[verdict] if verdict else "")
     out.print(table)
     for refusal in report.refusals[:SHOWN]:
         of = f" {refusal.record}" if refusal.record else ""
-        out.print(f"{refusal.kind}: {refusal.layer}, {refusal.part}{of}: {refusal.why}", markup=False, soft_wrap=True)
+        said = f"{refusal.kind}: {refusal.layer}, {refusal.part}{of}: {refusal.why}"
+        out.print(visible(said, LONGEST), markup=False, soft_wrap=True)
     if len(report.refusals) > SHOWN:
         out.print(f"{len(report.refusals) - SHOWN} more are in the report", markup=False)

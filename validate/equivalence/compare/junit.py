@@ -21,7 +21,7 @@ def render(layer: str, checks: Iterable[Check], told: Callable[[Finding], str]) 
     root = ET.Element("testsuites", name=f"k3-parity {layer}")
     suite = ET.SubElement(root, "testsuite", {"name": "comparison"} | {name: str(value) for name, value in counts.items()})
     for check in checks:
-        test = ET.SubElement(suite, "testcase", classname=layer, name=check.name)
+        test = ET.SubElement(suite, "testcase", classname=layer, name=clean(check.name))
         if check.verdict is None:
             ET.SubElement(test, "skipped", message=clean(check.detail))
         elif check.verdict is not Verdict.PASS:
