@@ -12,7 +12,7 @@ from tests.signoff.made import changed, finding, gathered, table, whole
 from tests.support import ROOT
 from validate.report.console import console
 from validate.signoff import junit, markdown, report, session
-from validate.signoff.evidence import Source
+from validate.signoff.evidence import Line, Lines, Source
 from validate.signoff.reading import engines, evals
 from validate.verdict import Verdict
 
@@ -85,6 +85,13 @@ def test_labels_of_a_plot_are_text_too() -> None:
     named = plots.model_copy(update={"boxes": tuple(box.model_copy(update={"label": HOSTILE}) for box in plots.boxes)})  # type: ignore[union-attr]
     page = html.render(report.made(gathered(changed("numerics", plots=(named,))), None))
     assert page.count("<script>") == 1
+
+
+def test_values_that_cannot_be_drawn_are_no_end_of_the_report() -> None:
+    none = Lines(title="Apart", x_axis="position", y_axis="nats", lines=())
+    endless = Lines(title="Apart", x_axis="position", y_axis="nats", lines=(Line(name="a", x=(0, float("inf")), y=(1, 1)),))
+    page = html.render(report.made(gathered(changed(engines.LONG, plots=(none, endless))), None))
+    assert page.count("cannot be drawn") == 2
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:

@@ -52,7 +52,10 @@ def mark(verdict: Verdict | str | None) -> str:
 
 
 def _drawn(plot: Plot, name: str) -> "_Raw":
-    return _Raw(plots.svg(plot, name))
+    try:
+        return _Raw(plots.svg(plot, name))
+    except (IndexError, ValueError):  # matplotlib's, of a record without values, or with ones that are not finite
+        return _Raw("<p>Its values cannot be drawn; they are in report.json.</p>")
 
 
 class _Raw(str):
