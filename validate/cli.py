@@ -466,7 +466,7 @@ def _over_ranks(folder: Path, given: dict[str, object], out: "Console") -> int:
             together.refuse(together_with, str(error))
             raise
         try:
-            with writer.alone(folder):
+            with writer.locked(folder):  # whoever judges the whole seals it
                 code = over_ranks.judge_together(current, together_with, chosen)
             together.end(code)
         except InputError as error:  # the disk is full, say

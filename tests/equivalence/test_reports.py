@@ -110,7 +110,7 @@ def test_the_command(tool: Tool, sound: Arms, tmp_path: Path) -> None:
     done = tool("compare", *map(str, folders))
     assert (done.returncode, done.stderr) == (0, "")
     (made,) = (tool.cwd / "runs").iterdir()
-    assert {path.name for path in made.iterdir()} == {"comparison.json", "summary.md", "junit.xml"}
+    assert {path.name for path in made.iterdir()} == {"comparison.json", "summary.md", "junit.xml", "SHA256SUMS"}
     assert json.loads((made / "comparison.json").read_text())["verdict"] == "PASS"
     Comparison.model_validate_json((made / "comparison.json").read_text())
     assert "What ran: the stand-in" in done.stdout

@@ -85,7 +85,7 @@ def begun(tmp_path: Path) -> LongOutput:
 def test_recorded_arms_are_compared_and_the_reports_written(begun: LongOutput, capsys: pytest.CaptureFixture[str]) -> None:
     assert begun.run() == 0
     (folder,) = begun.there.glob("*-compare")
-    assert {path.name for path in folder.iterdir()} == {"comparison.json", "summary.md", "junit.xml"}
+    assert {path.name for path in folder.iterdir()} == {"comparison.json", "summary.md", "junit.xml", "SHA256SUMS"}
     assert "canaries" in (folder / "junit.xml").read_text()
     assert "PASS" in capsys.readouterr().out
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT, Edit
-from validate.kernels import driverless
+from validate.kernels import needs
 from validate.paths.vllm import entries
 
-pytestmark = pytest.mark.skipif(bool(driverless.missing()), reason="the compiler is not installed")
+pytestmark = pytest.mark.skipif(bool(needs.missing()), reason="the compiler is not installed")
 SPLIT = {"CuteSkinnyGemm", "_KdaSkinnyNGemm", "_KdaSkinnyKGemm"}
 
 

@@ -14,12 +14,20 @@ LOCK = ".lock"
 
 @contextlib.contextmanager
 def alone(there: Path) -> Iterator[int]:
+    """As ``locked``; however it ends, short of being killed, the folder is sealed then."""
+    with locked(there) as lock:
+        try:
+            yield lock
+        finally:
+            seal(there)
+
+
+@contextlib.contextmanager
+def locked(there: Path) -> Iterator[int]:
     """No other process writes to the folder meanwhile. InputError if one does; the system lets go when a process ends.
 
-    Gives the file descriptor of the lock: a process that inherits it holds the lock, too.
-
-    However it ends, short of being killed, the folder is sealed then; until then it is not. A file is locked, not the folder:
-    NFS locks nothing that is open for reading only.
+    Gives the file descriptor of the lock: a process that inherits it holds the lock, too. The folder is not sealed from now on. A
+    file is locked, not the folder: NFS locks nothing that is open for reading only.
     """
     try:
         file = (there / LOCK).open("a")
@@ -31,7 +39,4 @@ def alone(there: Path) -> Iterator[int]:
         except BlockingIOError:
             raise InputError(f"another process writes to {there}: wait until it ends, or stop it") from None
         unseal(there)
-        try:
-            yield file.fileno()
-        finally:
-            seal(there)
+        yield file.fileno()

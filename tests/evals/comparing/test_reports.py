@@ -81,7 +81,7 @@ def test_no_content_is_in_any_report(tmp_path: Path, tool: Tool) -> None:
     assert done.returncode == 1, done
     made = Path(done.stdout.split()[-1])
     files = {path.name: (tool.cwd / path).read_text() for path in (tool.cwd / made).iterdir()}
-    assert set(files) == {"comparison.json", "summary.md", "junit.xml"}
+    assert set(files) == {"comparison.json", "summary.md", "junit.xml", "SHA256SUMS"}
     assert not any("SECRET" in text for text in (*files.values(), done.stdout))
     assert json.loads(files["comparison.json"])["exit_code"] == 1
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
-from validate.kernels import driverless
+from validate.kernels import needs
 
-pytestmark = pytest.mark.skipif(bool(driverless.missing()), reason="the compiler is not installed")
+pytestmark = pytest.mark.skipif(bool(needs.missing()), reason="the compiler is not installed")
 
 
 def ran(*arguments: str) -> str:
