@@ -8,7 +8,8 @@
 #SBATCH --signal=B:TERM@300
 # Tensor parallel 16 over four nodes of four GPUs in one NVLink domain, which hold one server at a time: the gate is called three
 # times, without servers, with the default path's, with the specialized path's. Submit it in the project's folder, on a disk that
-# all nodes see, with python on the PATH that has vLLM, its torch, and the dependencies of this suite.
+# all nodes see, with python on the PATH that has vLLM, its torch, and the dependencies of this suite, and with K3_PARITY_IMAGE, the
+# digest of the image that runs, without which no record can be signed off.
 set -u -o pipefail
 
 OUT=${OUT:-$PWD/gate-runs/$SLURM_JOB_ID}

@@ -195,6 +195,15 @@ def test_a_command_is_read_with_its_variables(tmp_path: Path) -> None:
     assert found.ignored == ("--no-such",)
 
 
+def test_a_script_around_the_command_is_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "serve.sh"
+    file.write_text("#!/bin/sh\nset -eu\ncd /srv\nV=1 exec nohup /opt/bin/vllm serve K3 -tp 8 > log 2>&1 &\nwait\n")
+    found = described(file)
+    assert found.deployment.engine.tensor_parallel_size == 8
+    assert found.deployment.environment["V"] == "1"
+    assert found.ignored == ()
+
+
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
@@ -207,7 +216,9 @@ def test_a_command_is_read_with_its_variables(tmp_path: Path) -> None:
         ("a.sh", "vllm bench serve", "a vllm serve command is wanted"),
         ("a.sh", "vllm serve 'K3", "No closing quotation"),
         ("a.sh", "vllm serve K3 -tp", "-tp needs a value"),
-        ("a.sh", "vllm serve K3 -tp 8 ; reboot", "follows no option"),
+        ("a.sh", "vllm serve K3 -tp 8 reboot", "follows no option"),
+        ("a.sh", "vllm serve K3 -tp 8 &\nvllm serve K3 -tp 16 &", "2 vllm serve commands"),
+        ("a.sh", "TP=8\nvllm serve K3 -tp $TP", r"'\$TP' is a shell's to replace"),
         ("a.sh", "VLLM_USE_V2_MODEL_RUNNER=maybe vllm serve K3", "vLLM takes 0 or 1"),
         ("a.sh", None, "cannot read the deployment"),
         ("a.toml", None, "cannot read the engine arguments"),

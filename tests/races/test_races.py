@@ -31,7 +31,7 @@ def test_a_model_of_another_version_of_its_kernel_is_undecided(
     tmp_path: Path, vllm_source: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(*SMALL, "--vllm-src", str(vllm_source), "--output", str(tmp_path / "same")) == 0
-    assert "vLLM's files are those that they were written after." in (last(tmp_path / "same") / "summary.md").read_text()
+    assert "vLLM's files are those that the models were written after." in (last(tmp_path / "same") / "summary.md").read_text()
     other = tmp_path / "checkout"
     for file in origins.digests(vllm_source):
         (other / origins.NVIDIA / file).parent.mkdir(parents=True, exist_ok=True)

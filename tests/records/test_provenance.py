@@ -29,3 +29,8 @@ def test_to_ask_for_the_commit_writes_nothing(tmp_path: Path, monkeypatch: pytes
     answer = provenance._git
     monkeypatch.setattr(provenance, "_git", lambda *words: None if words[0] == "status" else answer(*words))
     assert provenance.commit() == (commit, True)
+
+
+def test_an_image_that_is_set_to_nothing_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(provenance.IMAGE, "")
+    assert provenance.machine().image is None

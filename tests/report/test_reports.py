@@ -104,6 +104,17 @@ def test_equal_records_are_not_worse(manifest: Manifest, make_line: Make) -> Non
     assert not compare(run, run).worse
 
 
+def test_what_was_asked_otherwise_is_named_alone(manifest: Manifest) -> None:
+    other = manifest.model_copy(update={"arguments": manifest.arguments.model_copy(update={"keyword": "kda"})})
+    notes = [line for line in compare((manifest, []), (other, [])).text.splitlines() if "differ" in line]
+    assert notes == [f"The argument keyword differs: {manifest.arguments.keyword} and kda."]
+
+
+def test_a_long_list_of_changed_verdicts_says_that_it_is_cut(manifest: Manifest, make_line: Make) -> None:
+    lines = [make_line(case=f"kda/tp8/trained/s{number}") for number in range(52)]
+    assert "- and 2 more\n" in compare((manifest, lines), (manifest, [])).text
+
+
 def test_worse_is_a_verdict_a_lost_case_or_a_larger_figure(manifest: Manifest, make_line: Make) -> None:
     run = ended(manifest, Verdict.PASS)
     good = [make_line(figure=0.5), make_line("kda/tp8-batch2/trained/s1", figure=0.1)]

@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from validate.verdict import Verdict
 
 TABLES = (".toml", ".json")
 SET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+BEHIND = re.compile(r"[0-9]*[<>|&;]")  # a redirection, a pipe, or the end of a command
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,10 @@ def read(file: Path, config: Path | None, capability: str) -> Described:
 
 
 def command(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The engine arguments and the variables of a ``vllm serve`` command, which may stand on several lines."""
+    """The engine arguments of the ``vllm serve`` command in a shell's script, and the variables that are set before it.
+
+    No shell is asked: a value that one would put in is refused.
+    """
     try:
         text = file.read_text(encoding="utf-8").replace("\\\n", " ")  # as a shell joins lines, and shlex does not
         words = shlex.split(text, comments=True)
@@ -60,14 +65,19 @@ def command(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
         raise InputError(f"cannot read the deployment {file}: {error.strerror}") from error
     except ValueError as error:  # of quotes, and of what is no text
         raise InputError(f"malformed deployment {file}: {error}") from error
-    variables: dict[str, str] = {}
-    while words and (words[0] in ("export", "env") or SET.match(words[0])):
-        name, equals, value = words.pop(0).partition("=")
-        if equals:
-            variables[name] = value
-    if words[:2] != ["vllm", "serve"]:
+    starts = [n for n, (word, next_) in enumerate(pairwise(words)) if Path(word).name == "vllm" and next_ == "serve"]
+    if not starts:
         raise InputError(f"malformed deployment {file}: a vllm serve command is wanted, or a file that ends in .toml or .json")
-    return arguments.from_words(words), variables
+    if len(starts) > 1:
+        raise InputError(
+            f"malformed deployment {file}: it has {len(starts)} vllm serve commands: put each into a file of its own"
+        )
+    variables = dict(word.split("=", 1) for word in words[: starts[0]] if SET.match(word))
+    given = list(takewhile(lambda word: not BEHIND.match(word), words[starts[0] :]))
+    for word in given[2:]:
+        if "$" in word:
+            raise InputError(f"malformed deployment {file}: '{word}' is a shell's to replace, and none is asked: write its value")
+    return arguments.from_words(["vllm", *given[1:]]), variables
 
 
 def examine(described: Described, vllm_src: Path | None) -> Answer:

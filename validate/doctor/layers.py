@@ -166,7 +166,7 @@ def _sign_off(layers: Iterable[Layer]) -> Layer:
     """A release is signed off by what ran on GB300, and by nothing else."""
     wanted = ("numerics on gb300-tp16", "build", "races, models", "Kimi K3's servers on GB300", "evals of Kimi K3, by URL")
     lacks = [Lack(f"{layer.name} cannot run here") for layer in layers if layer.name in wanted and not layer.can_run]
-    return Layer("sign-off", "the runs on GB300 above", tuple(lacks))
+    return Layer("sign-off", "the runs on GB300 above; python -m validate signoff reads records made elsewhere", tuple(lacks))
 
 
 def nox() -> str:

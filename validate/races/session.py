@@ -100,8 +100,8 @@ def _show(manifest: Manifest, found: Sequence[Explored], out: Console) -> None:
         figures = f"{one.states:,}", f"{one.steps:,}", f"{one.seconds:.1f}"
         table.add_row(one.search.name, check.verdict, *figures, one.kind or "", style=COLOURS[check.verdict])
     out.print(table)
-    for protocol in manifest.moved or {}:
-        out.print(summary.moved(manifest, protocol), markup=False, soft_wrap=True)
+    for line in summary.origins(manifest):
+        out.print(line, markup=False, soft_wrap=True)
     if manifest.asked.faults:
         return
     wrong = sorted((one for one in found if one.kind), key=lambda one: len(one.trace), reverse=True)

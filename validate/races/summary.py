@@ -24,6 +24,14 @@ def moved(manifest: Manifest, protocol: str) -> str:
     return f"{protocol}: its model was written after another version of {files}: see whether it still says what they do"
 
 
+def origins(manifest: Manifest) -> list[str]:
+    """Whether the models were written after the files of the vLLM that was named; nothing where none was."""
+    if manifest.moved is None:
+        return []
+    same = "vLLM's files are those that the models were written after."
+    return [moved(manifest, protocol) for protocol in manifest.moved] or [same]
+
+
 def finding(one: Explored) -> str:
     """What went wrong, what led to it, and how to see it again; or that the end was not reached."""
     if one.kind is None:
@@ -43,9 +51,7 @@ def render(manifest: Manifest, found: Sequence[Explored]) -> str:
     """All of a run."""
     asked = manifest.asked
     text = ["# Races", f"**{manifest.verdict}**: {len(found)} of {manifest.planned} searches.", RAN]
-    if manifest.moved is not None:
-        same = "vLLM's files are those that they were written after."
-        text += [moved(manifest, protocol) for protocol in manifest.moved] or [same]
+    text += origins(manifest)
     if asked.plant:
         text.append(planted(asked.plant))
     if asked.faults:

@@ -59,7 +59,7 @@ def machine() -> Machine:
         cores=cores(),
         memory_gib=round(pages / 2**30, 1),
         gpus=_gpus(),
-        image=os.environ.get(IMAGE),
+        image=os.environ.get(IMAGE) or None,  # set to nothing by a workflow whose variable is not there
     )
 
 

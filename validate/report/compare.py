@@ -8,6 +8,7 @@ from validate.verdict import Verdict, worst
 
 # Figures are the same on one machine and differ by the order of float64 sums on another; 1 % is far above that.
 NOTICEABLE = 0.01
+SHOWN = 50  # changed verdicts
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,9 @@ def compare(first: tuple[Manifest, list[Line]], second: tuple[Manifest, list[Lin
     verdicts = " -> ".join(manifest.verdict or "unfinished" for manifest, _ in (first, second))
     parts = [f"# {'WORSE' if worse else 'not worse'}: {verdicts}", *notes]
     if cases:
-        parts.append(f"Changed verdicts: {len(cases)}\n" + "\n".join(f"- {line}" for line in cases[:50]))
+        shown = [f"- {line}" for line in cases[:SHOWN]]
+        rest = [f"- and {len(cases) - SHOWN} more"] if len(cases) > SHOWN else []
+        parts.append(f"Changed verdicts: {len(cases)}\n" + "\n".join([*shown, *rest]))
     parts += ["Largest figure as a share of its bound:", tables.markdown(header, body)]
     return Comparison("\n\n".join(parts), worse)
 
@@ -60,7 +63,11 @@ def _change(old: float | None, new: float | None) -> str:
 
 def _differences(first: Manifest, second: Manifest) -> list[str]:
     notes = []
-    for what in ("arguments", "runs_on", "subjects", "versions", "source"):
+    for name in type(first.arguments).model_fields:
+        a, b = getattr(first.arguments, name), getattr(second.arguments, name)
+        if a != b:
+            notes.append(f"The argument {name} differs: {a} and {b}.")
+    for what in ("runs_on", "subjects", "versions", "source"):
         a, b = getattr(first, what), getattr(second, what)
         if a != b:
             notes.append(f"The {what} differ: {a} and {b}.")
