@@ -65,6 +65,21 @@ def test_arms_that_were_given_are_verified(runs: Path) -> None:
     ]
 
 
+def test_a_field_that_an_older_record_lacks_is_no_contradiction(compared: Path, tmp_path: Path) -> None:
+    runs = shutil.copytree(compared, tmp_path / "runs")
+    comparison = next(runs.glob("*-compare-evals/comparison.json"))
+    said = json.loads(comparison.read_text())
+    for name in ("default", "default-again", "specialized"):
+        file = runs / name / "manifest.json"
+        manifest = json.loads(file.read_text())
+        del manifest["serves"]  # which is null there
+        file.write_text(json.dumps(manifest))
+    said["records"] = [seal.seal(runs / name) for name in ("default", "default-again", "specialized")]
+    comparison.write_text(json.dumps(said))
+    seal.seal(comparison.parent)
+    assert all(arm.verified for arm in only(runs).arms)
+
+
 def test_an_arm_that_is_not_at_hand_is_not_verified(compared: Path, tmp_path: Path) -> None:
     there = shutil.copytree(next(compared.glob("*-compare-evals")), tmp_path / "comparison")
     file = there / "comparison.json"

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evals.records.model import EvalManifest
 from validate.errors import InputError
 from validate.records import seal
-from validate.records.folder import MANIFEST, text
+from validate.records.arm import ArmManifest, EngineManifest
+from validate.records.folder import MANIFEST, parse, text, versioned
 from validate.signoff.evidence import Evidence, Matrix, Source
 from validate.signoff.reading import drift, engines, evals, numerics, races
 
@@ -99,8 +101,10 @@ def _compared(file: Path, folder: Path, digest: str, told: dict[str, Any], arms:
             raise InputError(f"{folder} is not the record that was compared: it was recorded further, or sealed anew, since")
         there = folder
     if there is not None:
-        for name, value in _json(there / MANIFEST).items():
-            if told.get(name) != value:
+        model: type[EngineManifest] = EvalManifest if "suite" in told else ArmManifest
+        own, said = versioned(model, there / MANIFEST), parse(model, json.dumps(told), f"{file}, its arm {folder.name}")
+        for name in model.model_fields:
+            if getattr(own, name) != getattr(said, name):
                 raise InputError(f"{file}: it says another {name} of the arm {folder.name} than {there / MANIFEST} does")
     return Source(name=folder.name, digest=digest, verified=there is not None)
 
