@@ -14,7 +14,9 @@ from tests.gate.conftest import Place
 from tests.gate.steps import profile, step
 from tests.support import Tool
 from validate.errors import InputError
-from validate.gate import running
+from validate.gate import findings, running
+from validate.gate.given import Given
+from validate.gate.profile import Step
 from validate.records import writer
 from validate.verdict import Verdict
 
@@ -126,6 +128,15 @@ def test_what_waits_for_servers_goes_on_when_they_are_up(place: Place, capsys: p
     assert code == 0
     assert place.run(there)[0] == 0
     assert place.ran() == []
+
+
+def test_a_comparison_is_a_record_and_is_not_continued(tmp_path: Path) -> None:
+    (tmp_path / "b/compare").mkdir(parents=True)
+    (tmp_path / "b/compare/comparison.json").write_text("{}")
+    found = findings.record(tmp_path / "b")
+    assert found == tmp_path / "b/compare"
+    made = Step(name="b", layer="made up", command=("compare", "x"), budget=1.0)
+    assert Given().first(made, tmp_path / "b", found)[-2:] == ["--output", str(tmp_path / "b")]
 
 
 def test_over_ranks_the_record_goes_on_and_is_judged_here(place: Place) -> None:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 from validate.records.folder import MANIFEST
 from validate.report.junit import clean
 
-BEGUN = "begun.json"
+BEGUN, COMPARISON = "begun.json", "comparison.json"
 FIRST = 10  # reasons of a step; its own record has all
 LONGEST = 400  # characters of a reason
 TAIL = 64 * 2**10  # bytes of a log that are looked at
@@ -17,9 +17,14 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def record(step: Path) -> Path | None:
-    """The record in a step's folder, which can be continued; None where the step has left none."""
-    found = [path for path in sorted(step.iterdir()) if (path / MANIFEST).is_file() or (path / BEGUN).is_file()]
+    """The record in a step's folder; None where the step has left none."""
+    found = [path for path in sorted(step.iterdir()) if any((path / name).is_file() for name in (MANIFEST, BEGUN, COMPARISON))]
     return found[-1] if found else None
+
+
+def continued(record: Path | None) -> bool:
+    """Whether a record can be continued: a comparison is made in one go."""
+    return record is not None and not (record / COMPARISON).is_file()
 
 
 def reasons(failed: Sequence[str], said: str) -> tuple[str, ...]:

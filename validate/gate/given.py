@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from validate.gate import findings
 from validate.gate.profile import Need, Step
 
 UNKNOWN: dict[Need, str] = {"default-url": "URL", "specialized-url": "URL", "over-ranks": "'srun … torchrun …'"}
@@ -31,7 +32,7 @@ class Given:
 
     def first(self, step: Step, into: Path, record: Path | None) -> list[str]:
         """The step's command, for a new record in the folder ``into`` or to go on with one."""
-        where = ["--resume", str(record)] if record else ["--output", str(into)]
+        where = ["--resume", str(record)] if findings.continued(record) else ["--output", str(into)]
         urls = [word for need in step.needs if need != "over-ranks" for url in self.of(need) for word in (f"--{need}", url)]
         return [sys.executable, *step.program, *step.command, *where, *urls]
 

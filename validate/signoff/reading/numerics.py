@@ -77,7 +77,15 @@ def _table(lines: Iterable[Line]) -> Table:
         title="Stages",
         header=("stage", "subject", "verdict", "cases judged", "not run", "failed", "nearest to its bound"),
         rows=tuple(
-            (row.stage, row.subject, row.verdict.value, row.judged, row.missing, row.failed + row.invalid, row.worst_check)
+            (
+                row.stage,
+                row.subject,
+                row.verdict.value if row.judged else "not run",
+                row.judged,
+                row.missing,
+                row.failed + row.invalid,
+                row.worst_check,
+            )
             for row in rows(lines)
         ),
         note="The last column: the check that came nearest to its bound, or furthest beyond it, and the share it takes.",
