@@ -23,12 +23,17 @@ class Finding(Record):
     margins: tuple[float | None, float | None] | None = None
 
     @property
-    def line(self) -> str:
-        """All of it for a person."""
+    def placed(self) -> str:
+        """What was found, and where."""
         where = f"{self.scene}/{self.request}" if self.request is not None else self.scene or ""
         parts = [where, "" if self.position is None else f"position {self.position}"]
         at = ", ".join(part for part in parts if part)
-        said = f"{self.verdict} {at + ': ' if at else ''}{self.text}"
+        return f"{at + ': ' if at else ''}{self.text}"
+
+    @property
+    def line(self) -> str:
+        """All of it for a person."""
+        said = f"{self.verdict} {self.placed}"
         if self.tokens is not None:
             for arm, token, margin in zip(("default", "specialized"), self.tokens, self.margins or (None, None), strict=True):
                 said += f"; {arm} token {token} (margin {_margin(margin)})"

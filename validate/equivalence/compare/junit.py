@@ -26,7 +26,7 @@ def render(layer: str, checks: Iterable[Check], told: Callable[[Finding], str]) 
             ET.SubElement(test, "skipped", message=clean(check.detail))
         elif check.verdict is not Verdict.PASS:
             kind = "failure" if check.verdict is Verdict.FAIL else "error"
-            first = check.findings[0].text if check.findings else check.detail
+            first = check.findings[0].placed if check.findings else check.detail
             entry = ET.SubElement(test, kind, type=str(check.verdict), message=clean(first))
             entry.text = clean("\n".join(map(told, check.findings)))
     ET.indent(root)
