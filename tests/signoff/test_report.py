@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.signoff.made import changed, finding, gathered, table, whole
+from tests.signoff.made import IMAGE, changed, finding, gathered, table, whole
 from tests.support import ROOT
 from validate.report.console import console
 from validate.signoff import junit, markdown, report, session
@@ -29,6 +29,14 @@ def test_with_everything_there_it_may_be_signed() -> None:
     assert "Not signed" not in html.render(made)
     assert "vLLM's kernels on GB300" in made.ran()
     assert "not: vLLM's kernels on a Hopper GPU" in made.ran()
+
+
+def test_the_first_screen_says_what_the_records_are_of() -> None:
+    made = report.made(gathered(whole()), None)
+    assert report.identity(made)[0] == ("image", IMAGE)
+    assert report.identity(made)[3:] == [("weights", "e" * 16), ("data", "aime25 a1, gpqa_diamond b2, gsm8k c3, mrcr_v2 d4")]
+    page = html.render(made)
+    assert page.index(IMAGE) < page.index("The four layers")
 
 
 def test_every_form_leads_with_the_decision_and_why() -> None:

@@ -6,7 +6,7 @@ from importlib import resources
 
 from validate.signoff import plots
 from validate.signoff.evidence import LAYERS, Cell, Plot
-from validate.signoff.report import PROVENANCE, SCREEN, Report, provenance, published, screen
+from validate.signoff.report import PROVENANCE, SCREEN, Report, identity, provenance, published, screen
 from validate.signoff.text import visible
 from validate.verdict import Verdict
 
@@ -25,6 +25,7 @@ def render(report: Report) -> str:
     return environment.from_string(_file("page.html.j2")).render(
         report=report,
         layers=[(layer, report.judged(layer), report.of(layer)) for layer in LAYERS],
+        identity=identity(report),
         screen=screen(report),
         screen_header=SCREEN,
         published=published(report),

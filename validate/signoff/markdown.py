@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from validate.report import tables
 from validate.signoff.evidence import LAYERS, Evidence, Table
-from validate.signoff.report import PROVENANCE, SCREEN, Report, provenance, published, screen
+from validate.signoff.report import PROVENANCE, SCREEN, Report, identity, provenance, published, screen
 from validate.signoff.text import visible
 
 SHOWN = 40  # rows of a table; the page and the JSON file have all
@@ -15,7 +15,8 @@ MARKS = str.maketrans({"\\": "\\\\", "&": "&amp;", "<": "&lt;", "[": "\\[", "]":
 
 def render(report: Report) -> str:
     """The first screen, then layer by layer."""
-    text = [f"# {report.title}: {report.verdict}", f"What ran: {'; '.join(report.ran())}.", _tabled(SCREEN, screen(report))]
+    text = [f"# {report.title}: {report.verdict}", f"What ran: {'; '.join(report.ran())}."]
+    text += [_tabled(("of", "is"), identity(report)), _tabled(SCREEN, screen(report))]
     if report.refusals:
         rows = [(one.kind, f"{one.layer}, {one.part}", one.record or "-", one.why) for one in report.refusals]
         text += [f"## Why it is not signed: {len(rows)}", _tabled(("reason", "of", "record", "why"), rows)]

@@ -119,6 +119,20 @@ def screen(report: Report) -> list[tuple[str, ...]]:
     return found
 
 
+def identity(report: Report) -> list[tuple[str, str]]:
+    """What the records are of, each value once: image, suite, vLLM, weights, data. A release has one of each."""
+    images = [one.machine.image or "not recorded" for one in report.evidence if one.runs_on == "gb300"]
+    data = [f"{name} {digest}" for one in report.evidence for name, digest in one.data.items()]
+    found = {
+        "image": images,
+        "suite": [f"{(one.suite or 'unknown')[:12]}{' and changes' if one.dirty else ''}" for one in report.evidence],
+        "vLLM": [one.vllm for one in report.evidence if "not run" not in one.vllm],
+        "weights": [one.weights for one in report.evidence if one.weights],
+        "data": data,
+    }
+    return [(name, ", ".join(dict.fromkeys(values)) or "none") for name, values in found.items()]
+
+
 def provenance(evidence: Sequence[Evidence]) -> list[tuple[str, ...]]:
     """A row a record: what it was made of, where and when, and its digest."""
     return [
