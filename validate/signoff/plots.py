@@ -113,7 +113,8 @@ def _lines(axes: "Axes", plot: Lines) -> None:
     axes.set_xticks([0, *(4**n for n in range(12) if 4**n <= largest)], minor=False)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(_plain)
-    if all(value > 0 for line in plot.lines for value in line.y):
+    heights = [value for line in plot.lines for value in line.y]
+    if min(heights) > 0 and max(heights) > 10 * min(heights):  # within less than a decade a logarithmic axis has no number
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(_plain)
         axes.yaxis.set_minor_formatter(NullFormatter())
