@@ -27,7 +27,7 @@ def read(folder: Path, source: Source) -> Evidence:
         runs_on="models",
         ran="models of the protocols, read from vLLM's kernels; no kernel",
         verdict=manifest.verdict or Verdict.INVALID,
-        headline=f"protocols: {protocols}, in {len(found)} of {manifest.planned} searches, {states:,} states of every interleaving",
+        headline=f"{len(found)} of {manifest.planned} searches, {states:,} states of every interleaving; protocols: {protocols}",
         checks=tuple(searching.checks(manifest, found)),
         planted=manifest.asked.plant,
         lacks=tuple(lacking.of_races(manifest, found)),
