@@ -4,11 +4,22 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from validate.long_output.drift.outcome import DriftManifest
+from validate.races import record as races
+from validate.races.gpu import record as gpu
+from validate.records import model as numerics
 from validate.records.arm import EngineManifest
 from validate.signoff.evidence import Cell, RunsOn
 
+Manifest = numerics.Manifest | DriftManifest | races.Manifest | gpu.Manifest | EngineManifest
+
 # Arguments by which two records of one deployment may differ: where its files lie, for how long texts and for whom it is started.
 MAY_DIFFER = ("model", "max_model_len", "block_size", "reasoning_parser", "watchdog_config", "speculative_config")
+
+
+def made(manifest: Manifest) -> dict[str, Any]:
+    """Evidence's fields of the code and the machine."""
+    return {"suite": manifest.commit, "dirty": manifest.dirty, "code": manifest.source, "machine": manifest.machine}
 
 
 def kind(gpus: Sequence[str], *, emulated: bool = False) -> RunsOn:

@@ -7,6 +7,7 @@ from validate.long_output.drift.outcome import DriftManifest, Outcome
 from validate.records import folder as records
 from validate.signoff.evidence import Evidence, Line, Lines, Matrix, Source
 from validate.signoff.reading import lacking
+from validate.signoff.reading.common import made
 from validate.verdict import Verdict
 
 PART = "state drift"
@@ -33,11 +34,8 @@ def read(folder: Path, source: Source) -> Evidence:
         ),
         planted=manifest.arguments.planted,
         lacks=tuple(lacking.of_drift(manifest, outcomes)),
-        suite=manifest.commit,
-        dirty=manifest.dirty,
-        code=manifest.source,
+        **made(manifest),
         vllm="not run",
-        machine=manifest.machine,
         start=manifest.start,
         end=manifest.end,
         plots=tuple(map(_curve, sound)),

@@ -12,7 +12,7 @@ from validate.records.detection import Detection
 from validate.signoff.evidence import Evidence, Line, Lines, Matrix, Plot, Source, Table
 from validate.signoff.measured import measurements
 from validate.signoff.reading import lacking
-from validate.signoff.reading.common import deployment, kind, vllm
+from validate.signoff.reading.common import deployment, kind, made, vllm
 
 WHOLE, COMPANY, LONG = "whole engines", "changing company", "long outputs"
 WANTED = {WHOLE: (*lacking.DEPLOYED, *lacking.BEFORE_A_MERGE), COMPANY: lacking.COMPANY, LONG: lacking.LONG}
@@ -102,11 +102,8 @@ def _evidence(
         apart=engine.detail if engine else "",
         weights=arm.model,
         deployment=deployment(arm),
-        suite=arm.commit,
-        dirty=arm.dirty,
-        code=arm.source,
+        **made(arm),
         vllm=vllm(arm.versions),
-        machine=arm.machine,
         start=min(one.start for one in comparison.arms),
         end=max((one.end or "" for one in comparison.arms), default=None) or None,
         tables=(*tables, *_steps(comparison)),

@@ -7,7 +7,7 @@ from validate.equivalence.compare import shown
 from validate.records import folder as records
 from validate.signoff.evidence import Evidence, Interval, Intervals, Source, Table
 from validate.signoff.reading import lacking
-from validate.signoff.reading.common import deployment, kind, vllm
+from validate.signoff.reading.common import deployment, kind, made, vllm
 
 PART = "benchmarks"
 
@@ -42,11 +42,8 @@ def read(folder: Path, source: Source, arms: tuple[Source, ...]) -> Evidence:
         weights=arm.model,
         data={plan.name: plan.digest for plan in arm.tasks},
         deployment=deployment(arm),
-        suite=arm.commit,
-        dirty=arm.dirty,
-        code=arm.source,
+        **made(arm),
         vllm=vllm(arm.versions),
-        machine=arm.machine,
         start=min(one.start for one in comparison.arms),
         end=max((one.end or "" for one in comparison.arms), default=None) or None,
         tables=(*_scores(comparison), *_ends(comparison), *_flipped(comparison)),

@@ -13,7 +13,7 @@ from validate.records.model import Line, Manifest, verdict_of
 from validate.report.tables import rows
 from validate.signoff.evidence import Box, Boxes, Evidence, Matrix, Source, Table
 from validate.signoff.reading import lacking
-from validate.signoff.reading.common import kind
+from validate.signoff.reading.common import kind, made
 from validate.verdict import Verdict, worst
 
 
@@ -33,11 +33,8 @@ def read(folder: Path, source: Source) -> Evidence:
         planted=manifest.arguments.planted,
         lacks=tuple(lacking.of_numerics(manifest)),
         deployment={"tensor_parallel_size": manifest.profile.tp[0]} if len(manifest.profile.tp) == 1 else {},
-        suite=manifest.commit,
-        dirty=manifest.dirty,
-        code=manifest.source,
+        **made(manifest),
         vllm=manifest.vllm.version if manifest.vllm else "not run",
-        machine=manifest.machine,
         start=manifest.start,
         end=manifest.end,
         tables=(_table(lines),),

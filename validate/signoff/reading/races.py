@@ -9,7 +9,7 @@ from validate.races.gpu import record as gpu
 from validate.races.gpu.session import checks
 from validate.signoff.evidence import Evidence, Matrix, Source, Table
 from validate.signoff.reading import lacking
-from validate.signoff.reading.common import kind
+from validate.signoff.reading.common import kind, made
 from validate.verdict import Verdict
 
 MODELS, KERNELS, SANITIZER = "protocol models", "kernels under adversarial timing", "compute-sanitizer"
@@ -31,11 +31,8 @@ def read(folder: Path, source: Source) -> Evidence:
         checks=tuple(searching.checks(manifest, found)),
         planted=manifest.asked.plant,
         lacks=tuple(lacking.of_races(manifest, found)),
-        suite=manifest.commit,
-        dirty=manifest.dirty,
-        code=manifest.source,
+        **made(manifest),
         vllm="0.33.0, not run",
-        machine=manifest.machine,
         start=manifest.start,
         end=manifest.end,
     )
@@ -73,11 +70,8 @@ def read_gpu(folder: Path, source: Source) -> Evidence:
         verdict=manifest.verdict or Verdict.INVALID,
         headline=headline,
         checks=tuple(checks(tried, sanitized)),
-        suite=manifest.commit,
-        dirty=manifest.dirty,
-        code=manifest.source,
+        **made(manifest),
         vllm=manifest.vllm.version,
-        machine=manifest.machine,
         start=manifest.start,
         end=manifest.end,
         tables=tables if rows else (),
