@@ -193,8 +193,7 @@ def _kept(current: Recording) -> str:
 
 
 def _manifest(asked: Asked, arms: ArmSet, tasks: list[Planned], asker: Asker) -> EvalManifest:
-    commit, dirty = provenance.commit()
-    versions = {name: provenance.version(name) for name in ("lm-eval", "datasets")}
+    versions = {name: provenance.version(name) for name in ("lm-eval", "datasets")} | {"vllm": asker.version()}
     return EvalManifest(
         name=asked.name,
         suite=asked.file,
@@ -209,10 +208,5 @@ def _manifest(asked: Asked, arms: ArmSet, tasks: list[Planned], asker: Asker) ->
         served=asked.urls,
         serves=asker.serves,
         environment=asker.environment,
-        versions=provenance.versions() | versions | {"vllm": asker.version()},
-        source=provenance.source("evals"),
-        commit=commit,
-        dirty=dirty,
-        machine=provenance.machine(),
-        start=now(),
+        **provenance.made("evals", **versions),
     )

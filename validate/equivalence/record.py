@@ -390,7 +390,6 @@ def _tenths(total: int, done: int) -> Iterator[int]:
 
 def _manifest(asked: Asked, facts: Facts, scenes: list[Scene], engine: Engine) -> ArmManifest:
     arms = asked.arms.of(asked.name)
-    commit, dirty = provenance.commit()
     return ArmManifest(
         name=asked.name,
         arm_set=asked.file,
@@ -410,11 +409,6 @@ def _manifest(asked: Asked, facts: Facts, scenes: list[Scene], engine: Engine) -
         served=asked.urls,
         serves=engine.serves,
         environment=engine.environment,
-        versions=provenance.versions() | {"vllm": engine.version()},
-        source=provenance.source(),
-        commit=commit,
-        dirty=dirty,
-        machine=provenance.machine(),
         planned=sum(len(scene.requests) for scene in scenes),
-        start=folder.now(),
+        **provenance.made(vllm=engine.version()),
     )

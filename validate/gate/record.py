@@ -1,12 +1,11 @@
 """What a run of the gate leaves: ``gate.json``, a folder for each step, ``summary.md`` and ``junit.xml``."""
 
 from pathlib import Path
-from typing import Literal
 
 from validate.errors import InputError
 from validate.gate.profile import Need, Profile, Step
 from validate.records import folder
-from validate.records.model import SCHEMA_VERSION, Machine, Record
+from validate.records.model import Made, Record
 from validate.verdict import Verdict, worst
 
 GATE = "gate.json"
@@ -43,23 +42,12 @@ class StepRecord(Record):
         return self.verdict is Verdict.FAIL or (self.verdict is not None and not self.stopped and not self.lacking)
 
 
-class Gate(Record):
-    """``gate.json``. ``profile_name`` is as it was named. ``end``, ``verdict`` and ``exit_code``: of the last call that ended.
+class Gate(Made):
+    """``gate.json``. ``profile_name`` is as it was named. ``end``, ``verdict`` and ``exit_code``: of the last call that ended."""
 
-    ``source`` is a digest of the packages' files: only the same code goes on. ``seconds``: of all steps. Times are UTC, ISO 8601.
-    """
-
-    schema_version: Literal[1] = SCHEMA_VERSION
     profile_name: str
     profile: Profile
     keep_going: bool
-    versions: dict[str, str]
-    source: str
-    commit: str | None
-    dirty: bool | None
-    machine: Machine
-    start: str
-    end: str | None = None
     verdict: Verdict | None = None
     exit_code: int | None = None
     steps: tuple[StepRecord, ...]

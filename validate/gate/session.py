@@ -18,17 +18,11 @@ BESIDE = ("evals",)  # the package whose code steps run, too
 def begin(name: str, output: Path, keep_going: bool) -> Path:
     """A new run's folder."""
     chosen = profile.load(name)
-    commit, dirty = provenance.commit()
     gate = Gate(
         profile_name=name,
         profile=chosen,
         keep_going=keep_going,
-        versions=provenance.versions(),
-        source=provenance.source(*BESIDE),
-        commit=commit,
-        dirty=dirty,
-        machine=provenance.machine(),
-        start=folder.now(),
+        **provenance.made(*BESIDE),
         steps=tuple(StepRecord(step=one) for one in chosen.steps),
     )
     there = folder.create(output, f"gate-{chosen.name}")

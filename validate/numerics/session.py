@@ -86,7 +86,6 @@ def start(arguments: Arguments, profile: Profile, output: Path, workers: int | N
     planted = arguments.planted
     if planted and planted.split(".")[0] not in {case.stage for case in cases}:
         raise InputError(f"no selected case runs the stage of the planted fault {planted}: it would pass unseen")
-    commit, dirty = provenance.commit()
     manifest = Manifest(
         arguments=arguments,
         profile=profile,
@@ -94,13 +93,8 @@ def start(arguments: Arguments, profile: Profile, output: Path, workers: int | N
         subjects=tuple(subject.name for subject in made),
         stages=tuple(dict.fromkeys(case.stage for case in cases)),
         planned=len(cases),
-        versions=provenance.versions(),
-        source=provenance.source(),
-        commit=commit,
-        dirty=dirty,
-        machine=provenance.machine(),
         vllm=subjects.vllm_files(made),
-        start=records.now(),
+        **provenance.made(),
     )
     folder = records.create(output, profile.name)
     records.write_lines(folder / records.MEASUREMENTS, [])

@@ -5,7 +5,7 @@ from typing import Literal
 
 from validate.races.machine import Kind
 from validate.records import folder
-from validate.records.model import SCHEMA_VERSION, Machine, Record
+from validate.records.model import Made, Record
 from validate.verdict import Verdict
 
 EXPLORED = "explored.jsonl"
@@ -61,24 +61,16 @@ class Explored(Record):
         return Verdict.PASS if self.complete or self.search.how == "random" else Verdict.INCONCLUSIVE
 
 
-class Manifest(Record):
-    """Which run it was. Times are UTC, ISO 8601.
+class Manifest(Made):
+    """Which run it was.
 
     ``moved``: by protocol the files of vLLM's that are not as its model was read from them; None if none were held against it.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
     layer: Literal["races"] = "races"
     asked: Asked
     planned: int
-    versions: dict[str, str]
-    source: str
-    commit: str | None
-    dirty: bool | None
-    machine: Machine
     moved: dict[str, tuple[str, ...]] | None = None
-    start: str
-    end: str | None = None
     verdict: Verdict | None = None
 
 

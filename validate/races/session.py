@@ -28,19 +28,13 @@ def begin(asked: Asked, output: Path, vllm_src: Path | None = None) -> Path:
         from validate.paths.vllm.source import opened  # imports torch, which a search has no use for
 
         moved = origins.moved(opened(vllm_src).root, dict.fromkeys(search.protocol for search in searches))
-    commit, dirty = provenance.commit()
     there = folder.create(output, "races")
     folder.write(there, EXPLORED, "")
     manifest = Manifest(
         asked=asked,
         planned=len(searches),
-        versions=provenance.versions(),
-        source=provenance.source(),
-        commit=commit,
-        dirty=dirty,
-        machine=provenance.machine(),
         moved=moved,
-        start=folder.now(),
+        **provenance.made(),
     )
     folder.write_manifest(there, manifest)
     return there

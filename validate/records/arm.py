@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from validate.records.model import SCHEMA_VERSION, Machine, Record
+from validate.records.model import Made, Record
 
 Kind = Literal["greedy", "forced", "sampled"]
 SPECIALIZED = "latency_specialized"  # the decode_backend of the specialized path
@@ -106,16 +106,15 @@ class Steps(Record):
         return sum(step.count for step in counted if step.path == "specialized"), sum(step.count for step in counted)
 
 
-class EngineManifest(Record):
+class EngineManifest(Made):
     """Which engine an arm was, of whole engines or of evals.
 
     Two arms may be compared if they differ in ``name`` and ``decode_backend`` alone. ``engine``: its arguments without
     ``decode_backend``. ``model``: a digest of its files; ``serves``: which one servers said they have. At least the share
     ``minimum`` of decode and verify steps must have run specialized, where that is what the arm asks for. ``environment``: the
-    VLLM_* variables that were set. Times are UTC, ISO 8601.
+    VLLM_* variables that were set.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
     name: str
     decode_backend: str
     stand_in: bool
@@ -126,13 +125,6 @@ class EngineManifest(Record):
     served: tuple[str, ...] = ()
     serves: str | None = None
     environment: dict[str, str]
-    versions: dict[str, str]
-    source: str
-    commit: str | None
-    dirty: bool | None
-    machine: Machine
-    start: str
-    end: str | None = None
 
 
 class ArmManifest(EngineManifest):

@@ -133,14 +133,29 @@ class VllmFiles(Record):
     files: dict[str, str]
 
 
-class Manifest(Record):
-    """``manifest.json``: what was run by which code on which machine, and how it ended.
+class Made(Record):
+    """By which code a record was made, on which machine and when, as ``provenance.made`` finds it.
 
-    ``end``, ``verdict`` and ``exit_code`` are None while it runs and after an interruption. Times are UTC, ISO 8601.
-    ``planned`` counts the cases. ``source`` is a digest of the package's files: only the same code resumes a record.
+    ``versions`` of what it depends on. ``source`` is a digest of the package's files: only the same code resumes a record. Times
+    are UTC, ISO 8601; ``end`` is None while it runs and after an interruption.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    versions: dict[str, str]
+    source: str
+    commit: str | None
+    dirty: bool | None
+    machine: Machine
+    start: str
+    end: str | None = None
+
+
+class Manifest(Made):
+    """``manifest.json`` of a run of numerics, and how it ended. ``planned`` counts the cases.
+
+    ``verdict`` and ``exit_code`` are None where ``end`` is.
+    """
+
     layer: Literal["numerics"] = "numerics"
     arguments: Arguments
     profile: Profile
@@ -148,14 +163,7 @@ class Manifest(Record):
     subjects: tuple[str, ...]
     stages: tuple[str, ...]
     planned: int
-    versions: dict[str, str]
-    source: str
-    commit: str | None
-    dirty: bool | None
-    machine: Machine
     vllm: VllmFiles | None = None
-    start: str
-    end: str | None = None
     seconds: float | None = None
     verdict: Verdict | None = None
     exit_code: int | None = None

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
+from validate.records.folder import now
 from validate.records.model import Machine
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -15,6 +17,22 @@ NOT_INSTALLED = "not installed"
 IMAGE = "K3_PARITY_IMAGE"  # the variable by which a runner says which image it started: from within a container nobody can tell
 _DISTRIBUTIONS = ("k3-parity", "torch", "numpy", "pydantic", "pytest", "pytest-xdist")
 _COMPILERS = ("triton", "nvidia-cutlass-dsl", "apache-tvm-ffi", "flashinfer-python")  # of vLLM's kernels; where installed
+
+
+def made(*beside: str, **further: str) -> dict[str, Any]:
+    """``records.model.Made``'s fields, of a run that begins now.
+
+    ``beside``: packages whose code runs, too. ``further``: versions of what else it depends on.
+    """
+    head, dirty = commit()
+    return {
+        "versions": versions() | further,
+        "source": source(*beside),
+        "commit": head,
+        "dirty": dirty,
+        "machine": machine(),
+        "start": now(),
+    }
 
 
 def versions() -> dict[str, str]:

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from validate.equivalence.compare.finding import Check, Finding
-from validate.records.model import SCHEMA_VERSION, Machine, Record
+from validate.records.model import Made, Record
 from validate.verdict import Verdict, worst
 
 
@@ -77,20 +77,12 @@ class Arguments(Record):
     mode: Literal["drift", "faults"] = "drift"
 
 
-class DriftManifest(Record):
-    """``manifest.json``: what was run by which code, where, and how it ended. Times are UTC."""
+class DriftManifest(Made):
+    """``manifest.json``: what was run, and how it ended."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
     layer: Literal["drift"] = "drift"
     arguments: Arguments
     subjects: tuple[str, ...]
-    versions: dict[str, str]
-    source: str
-    commit: str | None
-    dirty: bool | None
-    machine: Machine
-    start: str
-    end: str | None = None
     seconds: float = 0.0
     verdict: Verdict | None = None
     exit_code: int | None = None

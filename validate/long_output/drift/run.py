@@ -105,16 +105,10 @@ def start(arguments: Arguments, output: Path, out: Console) -> Run:
         if fault.from_step > arguments.steps:
             late = f"{fault.name} changes nothing before step {fault.from_step:,}"
             raise InputError(f"{late}: --steps {arguments.steps} ends too early")
-    commit, dirty = provenance.commit()
     manifest = DriftManifest(
         arguments=arguments,
         subjects=tuple(subject.name for subject in _subjects(arguments, Stream(0))),
-        versions=provenance.versions(),
-        source=provenance.source(),
-        commit=commit,
-        dirty=dirty,
-        machine=provenance.machine(),
-        start=records.now(),
+        **provenance.made(),
     )
     folder = records.create(output, arguments.mode if arguments.mode == "drift" else "drift-faults")
     records.write(folder, records.MEASUREMENTS, "")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Literal
 
 from validate.records import folder
-from validate.records.model import SCHEMA_VERSION, Machine, Record, VllmFiles
+from validate.records.model import Made, Record, VllmFiles
 from validate.verdict import Verdict
 
 TRIALS, SANITIZED = "trials.jsonl", "sanitized.jsonl"
@@ -115,22 +115,14 @@ class Sanitized(Record):
         return "/".join([self.tool, self.kernel, case, *([self.fault] if self.fault else [])])
 
 
-class Manifest(Record):
-    """Which run it was. Times are UTC, ISO 8601."""
+class Manifest(Made):
+    """Which run it was."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
     layer: Literal["races-gpu"] = "races-gpu"
     asked: Asked
     planned: int
     gpu: str
     vllm: VllmFiles
-    versions: dict[str, str]
-    source: str
-    commit: str | None
-    dirty: bool | None
-    machine: Machine
-    start: str
-    end: str | None = None
     verdict: Verdict | None = None
 
 

@@ -30,19 +30,13 @@ def begin(vllm_src: Path | None, asked: Asked, output: Path) -> Path:
     files = opened(vllm_src)
     if asked.sanitize:
         sanitizer.found()
-    commit, dirty = provenance.commit()
     version, vllm_commit = files.version()
     manifest = Manifest(
         asked=asked.model_copy(update={"vllm_src": str(files.root)}),
         planned=len(sanitizer.sessions(asked.keyword) if asked.sanitize else plan.chosen(asked.keyword)),
         gpu=there_is,
         vllm=VllmFiles(version=version, commit=vllm_commit, files=_digests(files.root)),
-        versions=provenance.versions(),
-        source=provenance.source(),
-        commit=commit,
-        dirty=dirty,
-        machine=provenance.machine(),
-        start=folder.now(),
+        **provenance.made(),
     )
     there = folder.create(output, "races-gpu")
     folder.write(there, SANITIZED if asked.sanitize else TRIALS, "")

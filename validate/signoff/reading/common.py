@@ -4,22 +4,45 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from validate.long_output.drift.outcome import DriftManifest
-from validate.races import record as races
-from validate.races.gpu import record as gpu
-from validate.records import model as numerics
+from validate.equivalence.compare.finding import Check
 from validate.records.arm import EngineManifest
+from validate.records.model import Made
 from validate.signoff.evidence import Cell, RunsOn
-
-Manifest = numerics.Manifest | DriftManifest | races.Manifest | gpu.Manifest | EngineManifest
 
 # Arguments by which two records of one deployment may differ: where its files lie, for how long texts and for whom it is started.
 MAY_DIFFER = ("model", "max_model_len", "block_size", "reasoning_parser", "watchdog_config", "speculative_config")
 
 
-def made(manifest: Manifest) -> dict[str, Any]:
-    """Evidence's fields of the code and the machine."""
-    return {"suite": manifest.commit, "dirty": manifest.dirty, "code": manifest.source, "machine": manifest.machine}
+def made(record: Made) -> dict[str, Any]:
+    """Evidence's fields of the code, the machine and the times."""
+    return {
+        "suite": record.commit,
+        "dirty": record.dirty,
+        "code": record.source,
+        "machine": record.machine,
+        "start": record.start,
+        "end": record.end,
+    }
+
+
+def compared(arms: Sequence[EngineManifest], arm: EngineManifest, checks: Sequence[Check]) -> dict[str, Any]:
+    """Evidence's fields of ``arms`` and the ``checks`` of their comparison, where ``arm`` is the specialized one."""
+    by_name = {check.name: check for check in checks}
+    attestation, engine = by_name.get("attestation"), by_name.get("same engine")
+    return {
+        **made(arm),
+        "start": min(one.start for one in arms),
+        "end": max(one.end or "" for one in arms) or None,
+        "runs_on": kind(arm.machine.gpus, emulated=arm.stand_in),
+        "checks": checks,
+        "planted": next((one.planted for one in arms if one.planted), None),
+        "proof": attestation.detail if attestation else None,
+        "attested": attestation is not None and attestation.verdict == "PASS",
+        "apart": engine.detail if engine else "",
+        "weights": arm.model,
+        "deployment": deployment(arm),
+        "vllm": vllm(arm.versions),
+    }
 
 
 def kind(gpus: Sequence[str], *, emulated: bool = False) -> RunsOn:

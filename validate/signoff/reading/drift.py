@@ -36,8 +36,6 @@ def read(folder: Path, source: Source) -> Evidence:
         lacks=tuple(lacking.of_drift(manifest, outcomes)),
         **made(manifest),
         vllm="not run",
-        start=manifest.start,
-        end=manifest.end,
         plots=tuple(map(_curve, sound)),
     )
 

@@ -12,7 +12,7 @@ from validate.records.detection import Detection
 from validate.signoff.evidence import Evidence, Line, Lines, Matrix, Plot, Source, Table
 from validate.signoff.measured import measurements
 from validate.signoff.reading import lacking
-from validate.signoff.reading.common import deployment, kind, made, vllm
+from validate.signoff.reading.common import compared
 
 WHOLE, COMPANY, LONG = "whole engines", "changing company", "long outputs"
 WANTED = {WHOLE: (*lacking.DEPLOYED, *lacking.BEFORE_A_MERGE), COMPANY: lacking.COMPANY, LONG: lacking.LONG}
@@ -83,29 +83,16 @@ def _evidence(
     tables: tuple[Table, ...],
 ) -> Evidence:
     arm = comparison.arms[2]  # the fourth is float32
-    by_name = {check.name: check for check in checks}
-    attestation, engine = by_name.get("attestation"), by_name.get("same engine")
     return Evidence(
         layer="races" if part == COMPANY else "equivalence",
         part=part,
         source=source,
         arms=arms,
-        runs_on=kind(arm.machine.gpus, emulated=arm.stand_in),
         ran=shown.what_ran(arm),
         verdict=comparison.verdict,
         headline=_headline(comparison),
-        checks=checks,
-        planted=next((one.planted for one in comparison.arms if one.planted), None),
         lacks=tuple(lacking.of_engines(comparison, WANTED[part])),
-        proof=attestation.detail if attestation else None,
-        attested=attestation is not None and attestation.verdict == "PASS",
-        apart=engine.detail if engine else "",
-        weights=arm.model,
-        deployment=deployment(arm),
-        **made(arm),
-        vllm=vllm(arm.versions),
-        start=min(one.start for one in comparison.arms),
-        end=max((one.end or "" for one in comparison.arms), default=None) or None,
+        **compared(comparison.arms, arm, checks),
         tables=(*tables, *_steps(comparison)),
         plots=_positions(comparison),
     )

@@ -7,7 +7,7 @@ from validate.equivalence.compare import shown
 from validate.records import folder as records
 from validate.signoff.evidence import Evidence, Interval, Intervals, Source, Table
 from validate.signoff.reading import lacking
-from validate.signoff.reading.common import deployment, kind, made, vllm
+from validate.signoff.reading.common import compared
 
 PART = "benchmarks"
 
@@ -16,8 +16,6 @@ def read(folder: Path, source: Source, arms: tuple[Source, ...]) -> Evidence:
     """A comparison of evals. InputError if it is damaged."""
     comparison = records.versioned(Comparison, folder / "comparison.json")
     arm = comparison.arms[-1]
-    by_name = {check.name: check for check in comparison.checks}
-    attestation, engine = by_name.get("attestation"), by_name.get("same engine")
     intervals = tuple(
         Interval(label=t.name, value=100 * t.difference, low=100 * t.low, high=100 * t.high, margin=-100 * t.margin)
         for t in comparison.tasks
@@ -28,24 +26,13 @@ def read(folder: Path, source: Source, arms: tuple[Source, ...]) -> Evidence:
         part=PART,
         source=source,
         arms=arms,
-        runs_on=kind(arm.machine.gpus, emulated=arm.stand_in),
         ran=f"suite {Path(arm.suite).stem}: {shown.what_ran(arm)}",
         verdict=comparison.verdict,
         headline="; ".join(f"{task.name} {task.says}" for task in comparison.tasks) or "no task could be compared",
-        checks=comparison.checks,
-        planted=next((one.planted for one in comparison.arms if one.planted), None),
         lacks=tuple(lacking.of_benchmarks(comparison)),
-        proof=attestation.detail if attestation else None,
-        attested=attestation is not None and attestation.verdict == "PASS",
-        apart=engine.detail if engine else "",
         failures=_failures(comparison),
-        weights=arm.model,
         data={plan.name: plan.digest for plan in arm.tasks},
-        deployment=deployment(arm),
-        **made(arm),
-        vllm=vllm(arm.versions),
-        start=min(one.start for one in comparison.arms),
-        end=max((one.end or "" for one in comparison.arms), default=None) or None,
+        **compared(comparison.arms, arm, comparison.checks),
         tables=(*_scores(comparison), *_ends(comparison), *_flipped(comparison)),
         plots=(Intervals(title=title, axis=axis, intervals=intervals),) if intervals else (),
     )

@@ -35,8 +35,6 @@ def read(folder: Path, source: Source) -> Evidence:
         deployment={"tensor_parallel_size": manifest.profile.tp[0]} if len(manifest.profile.tp) == 1 else {},
         **made(manifest),
         vllm=manifest.vllm.version if manifest.vllm else "not run",
-        start=manifest.start,
-        end=manifest.end,
         tables=(_table(lines),),
         plots=(
             Boxes(title="Largest figure of a case, as a share of its bound", axis="share of the bound", boxes=boxes, limit=1.0),

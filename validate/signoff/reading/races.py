@@ -33,8 +33,6 @@ def read(folder: Path, source: Source) -> Evidence:
         lacks=tuple(lacking.of_races(manifest, found)),
         **made(manifest),
         vllm="0.33.0, not run",
-        start=manifest.start,
-        end=manifest.end,
     )
 
 
@@ -72,7 +70,5 @@ def read_gpu(folder: Path, source: Source) -> Evidence:
         checks=tuple(checks(tried, sanitized)),
         **made(manifest),
         vllm=manifest.vllm.version,
-        start=manifest.start,
-        end=manifest.end,
         tables=tables if rows else (),
     )
