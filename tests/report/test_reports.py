@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from xml.etree import ElementTree as ET
 
+from validate.numerics import junit
 from validate.records.model import Line, Manifest, Measured, NotRun
-from validate.report import failures, junit, summary
+from validate.report import failures, summary
 from validate.report.compare import compare
 from validate.verdict import Verdict
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from validate import profiles
 from validate.errors import InputError
-from validate.numerics import judge, runner, selection, subjects
+from validate.numerics import judge, junit, runner, selection, subjects
 from validate.numerics.case import Case
 from validate.numerics.display import Display
 from validate.numerics.plan import Plan, Task, tasks
@@ -18,7 +18,7 @@ from validate.profiles import Profile
 from validate.records import folder as records
 from validate.records import provenance
 from validate.records.model import Arguments, Line, Manifest, NotRun, verdict_of
-from validate.report import failures, junit, summary
+from validate.report import failures, summary
 from validate.verdict import Verdict
 
 INTERRUPTED = 130  # the shell's exit code for Ctrl-C
