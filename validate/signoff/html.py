@@ -4,6 +4,9 @@ import base64
 import hashlib
 from importlib import resources
 
+import jinja2
+from markupsafe import Markup
+
 from validate.signoff import plots
 from validate.signoff.evidence import LAYERS, Cell, Plot
 from validate.signoff.report import PROVENANCE, SCREEN, Report, identity, provenance, published, screen
@@ -17,8 +20,6 @@ FILTERED = 12  # rows from which on a table can be filtered
 
 def render(report: Report) -> str:
     """The page."""
-    import jinja2
-
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"shown": shown, "mark": mark}
     script = _file("page.js")
@@ -31,8 +32,8 @@ def render(report: Report) -> str:
         published=published(report),
         provenance=provenance(report.evidence),
         provenance_header=PROVENANCE,
-        style=_Raw(_file("page.css")),
-        script=_Raw(script),
+        style=Markup(_file("page.css")),
+        script=Markup(script),
         script_hash=_hash(script),
         drawn=_drawn,
         filtered=FILTERED,
@@ -52,18 +53,11 @@ def mark(verdict: Verdict | str | None) -> str:
     return f"{MARKS[known]} {known.value}" if known else str(verdict or "not run")
 
 
-def _drawn(plot: Plot, name: str) -> "_Raw":
+def _drawn(plot: Plot, name: str) -> Markup:  # matplotlib escapes the texts
     try:
-        return _Raw(plots.svg(plot, name))
+        return Markup(plots.svg(plot, name))
     except (IndexError, ValueError):  # matplotlib's, of a record without values, or with ones that are not finite
-        return _Raw("<p>Its values cannot be drawn; they are in report.json.</p>")
-
-
-class _Raw(str):
-    """Markup of the suite's own: its files, and matplotlib's drawings, which escape their texts."""
-
-    def __html__(self) -> str:
-        return self
+        return Markup("<p>Its values cannot be drawn; they are in report.json.</p>")
 
 
 def _file(name: str) -> str:

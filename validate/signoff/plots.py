@@ -3,13 +3,15 @@
 import io
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, NullLocator
 
 from validate.signoff.evidence import Boxes, Intervals, Line, Lines, Plot
 from validate.signoff.text import visible
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # Colours that stand for the page's variables (page.css), and are replaced by them: matplotlib knows no variables.
 INK, GRID, BAD = "#010203", "#040506", "#070809"
@@ -35,11 +37,6 @@ SETTINGS: Any = {
 
 def svg(plot: Plot, name: str) -> str:
     """One plot, 7 inches wide, scaled by the page. ``name``: unique in the page, for what the drawing refers to within itself."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib.figure import Figure
-
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(7, _height(plot)), layout="constrained")
         axes = figure.add_subplot()
@@ -62,7 +59,7 @@ def _height(plot: Plot) -> float:
     return 1.2 + 0.4 * rows
 
 
-def _boxes(axes: "Axes", plot: Boxes) -> None:
+def _boxes(axes: Axes, plot: Boxes) -> None:
     labels = list(dict.fromkeys(box.label for box in plot.boxes))
     series = list(dict.fromkeys(box.series for box in plot.boxes))
     width = 0.7 / len(series)
@@ -92,9 +89,7 @@ def _plain(value: float, _: float) -> str:
     return f"{value:g}"
 
 
-def _lines(axes: "Axes", plot: Lines) -> None:
-    from matplotlib.ticker import NullFormatter, NullLocator
-
+def _lines(axes: Axes, plot: Lines) -> None:
     for n, line in enumerate(plot.lines):
         style = DASHES[n // 2 % len(DASHES)]
         axes.plot(
@@ -127,7 +122,7 @@ def _few(line: Line) -> bool:
     return len(line.x) < 40
 
 
-def _intervals(axes: "Axes", plot: Intervals) -> None:
+def _intervals(axes: Axes, plot: Intervals) -> None:
     for y, one in enumerate(plot.intervals):
         axes.plot([one.low, one.high], [y, y], color=SERIES[0], linewidth=2)
         axes.plot([one.value], [y], marker="o", color=SERIES[0])
@@ -138,7 +133,7 @@ def _intervals(axes: "Axes", plot: Intervals) -> None:
     axes.set_xlabel(plot.axis)
 
 
-def _legend(axes: "Axes") -> None:
+def _legend(axes: Axes) -> None:
     axes.figure.legend(loc="outside lower center", ncols=3, frameon=False)
 
 

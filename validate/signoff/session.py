@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import jinja2  # noqa: F401 - so that it is known to lack before anything is read
-import matplotlib  # noqa: F401
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table

@@ -37,8 +37,9 @@ def gathered(paths: Sequence[Path]) -> Gathered:
         raise InputError(f"{bare} holds no run record: give folders of runs, or one that holds them")
     folders = list(dict.fromkeys(folder.resolve() for _, inside in found for folder in inside))
     sealed = {folder: verified(folder) for folder in folders}
-    arms = {source.digest: folder for folder, source in sealed.items() if _arm(folder)}
-    every = [one for folder in folders for one in _read(folder, sealed[folder], arms)]
+    files = {folder: _json(_file(folder)) for folder in folders}
+    arms = {sealed[folder].digest: folder for folder, written in files.items() if _arm(written)}
+    every = [one for folder, written in files.items() for one in _read(folder, written, sealed[folder], arms)]
     return Gathered(
         tuple(one for one in every if isinstance(one, Evidence)), tuple(one for one in every if isinstance(one, Matrix))
     )
@@ -52,20 +53,25 @@ def verified(folder: Path) -> Source:
     return Source(name=folder.name, digest=seal.digest(folder), verified=True)
 
 
-def _read(folder: Path, source: Source, arms: dict[str, Path]) -> Iterator[Evidence | Matrix]:
-    if (folder / COMPARISON).is_file():
-        if reader := COMPARED.get(_layer(folder / COMPARISON)):
-            yield reader(folder, source, _compared_in(folder / COMPARISON, arms))
-    elif (folder / DETECTION).is_file():
+def _file(folder: Path) -> Path:
+    """The file that says what kind of record it is."""
+    return next(folder / name for name in (COMPARISON, DETECTION, MANIFEST) if (folder / name).is_file())
+
+
+def _read(folder: Path, written: dict[str, Any], source: Source, arms: dict[str, Path]) -> Iterator[Evidence | Matrix]:
+    name = _file(folder).name
+    if name == COMPARISON:
+        if reader := COMPARED.get(str(written.get("layer"))):
+            yield reader(folder, source, _compared_in(folder / COMPARISON, written, arms))
+    elif name == DETECTION:
         yield engines.matrix(folder, source)
-    elif not _arm(folder):
-        yield from _own(folder, source)
+    elif not _arm(written):
+        yield from _own(folder, written, source)
 
 
-def _own(folder: Path, source: Source) -> Iterator[Evidence | Matrix]:
+def _own(folder: Path, written: dict[str, Any], source: Source) -> Iterator[Evidence | Matrix]:
     """A record that is no arm and no comparison; what only measures speed contributes nothing."""
-    written = _json(folder / MANIFEST)
-    layer, asked = _layer(folder / MANIFEST), written.get("arguments", written.get("asked", {}))
+    layer, asked = written.get("layer"), written.get("arguments", written.get("asked", {}))
     faults = asked.get("mode") == "faults" or asked.get("faults") is True
     if layer == "numerics" and asked["mode"] == "numerics":
         yield numerics.read(folder, source)
@@ -79,9 +85,8 @@ def _own(folder: Path, source: Source) -> Iterator[Evidence | Matrix]:
         yield drift.matrix(folder, source) if faults else drift.read(folder, source)
 
 
-def _compared_in(file: Path, arms: dict[str, Path]) -> tuple[Source, ...]:
+def _compared_in(file: Path, written: dict[str, Any], arms: dict[str, Path]) -> tuple[Source, ...]:
     """The arms of a comparison, which must say of each what its record says."""
-    written = _json(file)
     of = written.get("engines", written)
     told, folders, digests = (of.get(name, []) for name in ("arms", "folders", "records"))
     if len(told) < FEWEST or len(folders) != len(told) or len(digests) not in (0, len(told)):
@@ -109,12 +114,8 @@ def _compared(file: Path, folder: Path, digest: str, told: dict[str, Any], arms:
     return Source(name=folder.name, digest=digest, verified=there is not None)
 
 
-def _arm(folder: Path) -> bool:
-    return (folder / MANIFEST).is_file() and "decode_backend" in _json(folder / MANIFEST)
-
-
-def _layer(file: Path) -> str:
-    return str(_json(file).get("layer", ""))
+def _arm(written: dict[str, Any]) -> bool:
+    return "decode_backend" in written
 
 
 def _json(file: Path) -> dict[str, Any]:
