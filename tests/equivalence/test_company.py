@@ -10,6 +10,8 @@ from tests.equivalence.test_scenes import FACTS
 from tests.equivalence.toy import Arms
 from validate.equivalence.compare.allowance import Yardstick
 from validate.equivalence.compare.company import company
+from validate.equivalence.compare.swings import swings
+from validate.equivalence.compare.tokens import Noise
 from validate.equivalence.prompts import seeded
 from validate.equivalence.scenes import Scene, build
 from validate.errors import InputError
@@ -17,7 +19,9 @@ from validate.records.arm import Top, Transcript
 from validate.verdict import Verdict
 
 YARDSTICK = Yardstick("A/A", 4.0, 0.01)
-Edit = Callable[[list[float]], None]
+NOISE = Noise(swings([]), swings([]), YARDSTICK, grows=False)
+TIES = Noise(swings([]), swings([]), Yardstick("A/A", 4.0, 1.0), grows=False)  # a margin of 1 nat is one
+Edit = Callable[[Transcript], Transcript]
 Judged = tuple[Verdict | None, list[str]]
 
 
@@ -27,17 +31,18 @@ def scenes(**fields: object) -> list[Scene]:
 
 
 def transcript(size: int, turn: int, number: int, edit: Edit | None) -> Transcript:
-    logprobs = [-0.5 - 0.1 * at for at in range(8)]
-    if edit:
-        edit(logprobs)
-    top = tuple(Top(ids=(1, 2), logprobs=(value, value - 1)) for value in logprobs)
+    logprobs = tuple(-0.5 - 0.1 * at for at in range(8))
+    top = tuple(Top(ids=(at, at + 1), logprobs=(value, value - 1)) for at, value in enumerate(logprobs))
     scene, request = f"s-{size}-{turn}", f"watched-{number}"
-    return Transcript(
-        scene=scene, request=request, kind="forced", prompt=(1,), tokens=tuple(range(8)), logprobs=tuple(logprobs), top=top
+    made = Transcript(
+        scene=scene, request=request, kind="forced", prompt=(1,), tokens=tuple(range(8)), logprobs=logprobs, top=top
     )
+    return edit(made) if edit else made
 
 
-def judged(sound: Arms, *, claimed: bool, default: Edit | None = None, specialized: Edit | None = None) -> Judged:
+def judged(
+    sound: Arms, *, claimed: bool, default: Edit | None = None, specialized: Edit | None = None, noise: Noise = NOISE
+) -> Judged:
     """Verdict and findings, with an edit in the last round of the last size of an arm."""
 
     def answers(edit: Edit | None) -> tuple[Transcript, ...]:
@@ -51,14 +56,32 @@ def judged(sound: Arms, *, claimed: bool, default: Edit | None = None, specializ
         again=replace(sound.again, transcripts=answers(None)),
         specialized=replace(sound.specialized, transcripts=answers(specialized)),
     )
-    found = company(arms, YARDSTICK)
+    found = company(arms, YARDSTICK, noise)
     assert found is not None
     return found.verdict, [finding.line for finding in found.findings]
 
 
 def moves(by: float) -> Edit:
-    def edit(logprobs: list[float]) -> None:
-        logprobs[3] += by
+    def edit(made: Transcript) -> Transcript:
+        logprobs = (*made.logprobs[:3], made.logprobs[3] + by, *made.logprobs[4:])
+        moved = Top(ids=made.top[3].ids, logprobs=(logprobs[3], logprobs[3] - 1))
+        return made.model_copy(update={"logprobs": logprobs, "top": (*made.top[:3], moved, *made.top[4:])})
+
+    return edit
+
+
+def parts(margin: float) -> Edit:
+    """Decodes the second best token of position 5, ``margin`` ahead of the other, and something else behind it."""
+
+    def edit(made: Transcript) -> Transcript:
+        other = Top(ids=(6, 5), logprobs=(-0.5, -0.5 - margin))
+        return made.model_copy(
+            update={
+                "tokens": (*made.tokens[:5], 6, 70, 71),
+                "logprobs": (*made.logprobs[:5], -0.5, -9.0, -9.0),
+                "top": (*made.top[:5], other, *made.top[6:]),
+            }
+        )
 
     return edit
 
@@ -75,13 +98,25 @@ def test_watched_texts_are_the_same_in_every_round_and_nothing_else_is() -> None
     assert len(set(places)) == 3
 
 
+def test_where_nothing_can_be_dictated_texts_go_on_greedily() -> None:
+    made = scenes(prompt=12)
+    assert not any(scene.forced for scene in made)
+    assert {(r.kind, len(r.prompt), r.tokens) for scene in made for r in scene.requests} == {("greedy", 12, 8)}
+    assert len({r.prompt for scene in made for r in scene.requests if r.name == "watched-0"}) == 1
+    drafts = {"max_model_len": 200, "max_num_batched_tokens": 40, "max_num_seqs": 4, "speculative_config": {"method": "dspark"}}
+    asked = {"kind": "company", "name": "s", "watched": 2, "sizes": [2], "rounds": 2, "length": 20}
+    assert not arm_set(asked | {"prompt": 12}, engine=drafts).forced
+    with pytest.raises(ValueError, match="vLLM forces no tokens with speculative decoding"):
+        arm_set(asked, engine=drafts)
+
+
 def test_a_size_without_room_is_refused() -> None:
     with pytest.raises(InputError, match="scene s: 3 watched requests do not fit into a size of 2"):
         scenes(watched=3)
 
 
 def test_arms_without_such_scenes_have_no_such_check(sound: Arms) -> None:
-    assert company(sound, YARDSTICK) is None
+    assert company(sound, YARDSTICK, NOISE) is None
 
 
 def test_where_reproducibility_is_claimed_the_last_bit_counts(sound: Arms) -> None:
@@ -109,3 +144,27 @@ def test_elsewhere_the_default_paths_own_variation_is_the_measure(sound: Arms) -
 @pytest.mark.parametrize("claimed", [True, False])
 def test_what_is_no_number_is_no_repeat(sound: Arms, claimed: bool) -> None:
     assert judged(sound, claimed=claimed, specialized=moves(float("nan")))[0] is Verdict.FAIL
+
+
+def test_another_token_is_a_tie_or_a_defect(sound: Arms) -> None:
+    """The default path prefers its token by 1 nat: beyond any noise here, so that only a larger bound makes it a tie."""
+    verdict, lines = judged(sound, claimed=False, specialized=parts(0.5))
+    assert verdict is Verdict.FAIL
+    assert lines == [
+        "FAIL s-5-2/watched-1, position 5: company: not what it was in s-5-0: defect: margin 1 beyond the noise 0.04653"
+    ]
+    assert judged(sound, claimed=False, default=parts(0.5))[0] is Verdict.INVALID
+    assert judged(sound, claimed=True, specialized=parts(0.5))[0] is Verdict.FAIL
+
+
+def test_behind_another_token_nothing_is_compared(sound: Arms) -> None:
+    assert judged(sound, claimed=False, specialized=parts(0.0), noise=TIES) == (Verdict.PASS, [])
+
+
+def test_an_output_that_ends_before_it_did_is_a_defect(sound: Arms) -> None:
+    def ends(made: Transcript) -> Transcript:
+        return made.model_copy(update={"tokens": made.tokens[:6], "logprobs": made.logprobs[:6], "top": made.top[:6]})
+
+    verdict, lines = judged(sound, claimed=False, specialized=ends)
+    assert verdict is Verdict.FAIL
+    assert "one ends after 6 tokens" in lines[0]

@@ -37,6 +37,11 @@ def test_the_sets_differ_in_ranks_alone_and_force_what_was_decoded_freely() -> N
         made = arm_sets.load(name)
         assert made.long is not None
         assert [scene.name for scene in made.scenes] == ["canary-fresh", "long", "canary-after", "replayed"]
+    with_drafts = [arm_sets.load(f"long-gb300-tp{n}-dspark") for n in (8, 16)]
+    assert with_drafts[0].scenes == with_drafts[1].scenes
+    assert with_drafts[0].engine == one.engine | {"enable_trace_replay": False} | {
+        name: value for name, value in arm_sets.load("gb300-tp8-dspark").engine.items() if name not in one.engine
+    }
 
 
 def test_a_table_that_names_no_scene_is_refused(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ from validate.equivalence import tasks
 from validate.equivalence.arm import load
 from validate.equivalence.compare.arms import Arms
 from validate.long_output.command import found
+from validate.long_output.comparing.comparison import compare
 from validate.records import arm_folder
 from validate.records.arm_folder import Arm
+from validate.verdict import Verdict
 
 pytestmark = pytest.mark.engine
 
@@ -44,6 +46,15 @@ requests = 2
 tasks = "practice"
 tokens = 160
 """
+
+DRAFTS = (
+    SET.replace("turns = 3", "turns = 0\nat_once = 2")
+    + """
+[engine]
+per_request_spec_decode_metrics = "summary"
+speculative_config = { method = "custom_class", model = "validate.standin.drafter.Drafter", num_speculative_tokens = 3 }
+"""
+)
 
 
 def ran(cwd: Path, *arguments: str) -> None:
@@ -95,3 +106,25 @@ def test_sound_arms_show_nothing(recorded: dict[str, Arm]) -> None:
     assert asked is not None
     arms = Arms(*(recorded[name] for name in ("default", "default-again", "specialized", "float32")))
     assert found(arms, asked).tokens == {}
+
+
+def test_with_drafts_few_outputs_run_at_once_and_nothing_is_forced(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text('without = ["replayed"]\n' + DRAFTS)
+    for name in ("default", "default-again", "specialized", "float32"):
+        ran(tmp_path, "--arm", name)
+    arms = {arm.manifest.name: arm for arm in map(arm_folder.read, arm_folder.recordings(tmp_path))}
+    steps = arms["specialized"].steps
+    assert steps is not None
+    counted = [step for step in steps.by_scene["long"] if step.kind == "verify"]
+    assert counted
+    assert {step.path for step in counted} == {"specialized"}
+    assert {step.rows for step in counted} == {4, 8}  # one request or two of four rows
+    drafted = [t for t in arms["specialized"].transcripts if t.scene == "long"]
+    assert all(t.drafted > t.accepted for t in drafted)
+    asked = load(str(tmp_path / "small.toml")).long
+    assert asked is not None
+    compared = compare(Arms(*(arms[name] for name in ("default", "default-again", "specialized", "float32"))), asked)
+    verdicts = {check.name: check.verdict for check in compared.checks}
+    assert verdicts["growth"] is verdicts["forced"] is None
+    assert {verdicts[name] for name in ("same engine", "complete", "attestation", "finite", "canaries")} == {Verdict.PASS}
+    assert not [finding.line for finding in compared.findings if finding.verdict is Verdict.FAIL]

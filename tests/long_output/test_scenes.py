@@ -51,3 +51,13 @@ def test_everything_that_is_asked_is_in_the_digest(scenes: dict[str, Scene]) -> 
         first = scenes["long"].requests[0]
         other = replace(scenes["long"], requests=(replace(first, **changed), *scenes["long"].requests[1:]))
         assert digest([other if scene.name == "long" else scene for scene in whole]) != digest(whole), changed
+
+
+def test_outputs_come_a_few_at_a_time_where_drafts_take_the_rows() -> None:
+    arms = load("long-gb300-tp8-dspark")
+    made = {scene.name: scene for scene in build(arms.scenes, supposed(arms), arms.prompt_source())}
+    assert list(made) == ["canary-fresh", "long", "canary-after"]
+    waves = [request.wave for request in made["long"].requests]
+    assert len(waves) == 64
+    assert {waves.count(wave) for wave in waves} == {8}
+    assert sorted(set(waves)) == list(range(8))

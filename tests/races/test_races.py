@@ -45,6 +45,18 @@ def test_a_model_of_another_version_of_its_kernel_is_undecided(
     assert 'errors="1"' in (last(tmp_path / "other") / "junit.xml").read_text()
 
 
+def test_an_installed_vllm_is_asked_where_it_has_the_specialized_decode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "vllm", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm/__init__.py").touch()
+    assert origins.files(None) is None  # an older one
+    (tmp_path / origins.NVIDIA).mkdir(parents=True)
+    assert origins.files(None) == tmp_path
+    with pytest.raises(InputError, match="name the folder that holds vllm/"):
+        origins.files(tmp_path / "vllm")
+
+
 def test_every_protocol_says_which_files_it_was_written_after() -> None:
     assert set(origins.FILES) == {protocol.name for protocol in PROTOCOLS}
 

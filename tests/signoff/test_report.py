@@ -34,7 +34,11 @@ def test_with_everything_there_it_may_be_signed() -> None:
 def test_the_first_screen_says_what_the_records_are_of() -> None:
     made = report.made(gathered(whole()), None)
     assert report.identity(made)[0] == ("image", IMAGE)
-    assert report.identity(made)[3:] == [("weights", "e" * 16), ("data", "aime25 a1, gpqa_diamond b2, gsm8k c3, mrcr_v2 d4")]
+    assert report.identity(made)[3:] == [
+        ("engines", "tensor parallel 8, drafts none"),
+        ("weights", "e" * 16),
+        ("data", "aime25 a1, gpqa_diamond b2, gsm8k c3, mrcr_v2 d4"),
+    ]
     page = html.render(made)
     assert page.index(IMAGE) < page.index("The four layers")
 

@@ -7,7 +7,7 @@ import pytest
 from tests.signoff.made import CPU, GB300, TASKS, changed, engine, evidence, finding, whole
 from validate.signoff.evidence import Source
 from validate.signoff.reading import engines, evals, races
-from validate.signoff.required import PARTS, refusals, verdict
+from validate.signoff.required import DEPLOYED, DICTATED, PARTS, refusals, verdict
 from validate.verdict import Verdict
 
 OTHER = GB300.model_copy(update={"image": "sha256:" + "2" * 64})
@@ -121,3 +121,40 @@ def test_a_benchmark_that_was_asked_in_part_alone_does_not_count() -> None:
 
 def test_the_version_of_vllm_is_the_same_under_both_of_its_names() -> None:
     assert refusals(changed(engines.WHOLE, vllm="vllm 0.33.0+cu130")) == []
+
+
+DRAFTS = {"tensor_parallel_size": 8, "drafts": "dspark 7"}
+WITH_DRAFTS = [one.model_copy(update={"deployment": DRAFTS}) for one in whole() if one.part in DEPLOYED]
+
+
+def test_a_deployment_with_drafts_is_signed_beside_the_same_one_without() -> None:
+    assert refusals([*whole(), *WITH_DRAFTS]) == []
+    without_benchmarks = [one for one in whole() if one.part != evals.PART]
+    assert refusals([*without_benchmarks, *WITH_DRAFTS]) == []
+
+
+@pytest.mark.parametrize("part", DEPLOYED)
+def test_each_part_of_a_deployment_with_drafts_is_asked_for(part: str) -> None:
+    found = refusals([*whole(), *(one for one in WITH_DRAFTS if one.part != part)])
+    assert [(one.kind, one.part, one.why) for one in found] == [
+        ("missing", part, "there is no record of it with the drafts dspark 7")
+    ]
+
+
+def test_drafts_alone_show_nothing_of_dictated_tokens() -> None:
+    others = [one for one in whole() if one.part not in DEPLOYED]
+    found = refusals([*others, *WITH_DRAFTS])
+    assert {(one.kind, one.part, one.why) for one in found} == {
+        ("missing", part, "there is no record of it without drafts") for part in DICTATED
+    }
+
+
+def test_a_part_of_the_draft_records_does_not_count_for_those_without() -> None:
+    """As a record with drafts, whole engines lack what the ones without have: the tokens of the default path, given."""
+    less = [one.model_copy(update={"lacks": ("2 scenes",)}) if one.part == engines.LONG else one for one in WITH_DRAFTS]
+    assert [(one.kind, one.part) for one in refusals([*whole(), *less])] == [("partial", engines.LONG)]
+
+
+def test_emulated_drafts_ask_for_nothing() -> None:
+    emulated = [one.model_copy(update={"runs_on": "emulated", "machine": CPU}) for one in WITH_DRAFTS]
+    assert refusals([*whole(), *emulated]) == []

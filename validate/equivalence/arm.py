@@ -128,7 +128,7 @@ class ArmSet(BaseModel):
             for wanted in getattr(scene, "of", ()):
                 if wanted not in names[: names.index(scene.name)]:
                     raise ValueError(f"scenes: {scene.name} forces the tokens of {wanted}, and no scene before it has that name")
-            if scene.kind in FORCING and self.engine.get("speculative_config"):
+            if _forces(scene) and self.engine.get("speculative_config"):
                 raise ValueError(f"scenes: {scene.name}: vLLM forces no tokens with speculative decoding")
             if getattr(scene, "turns", 0) and not self.stand_in:
                 raise ValueError(f"scenes: {scene.name}: turns are dictated to the stand-in alone")
@@ -161,7 +161,7 @@ class ArmSet(BaseModel):
     @property
     def forced(self) -> bool:
         """Whether any scene decodes tokens that are given."""
-        return any(scene.kind in FORCING for scene in self.scenes)
+        return any(map(_forces, self.scenes))
 
     @property
     def dictated(self) -> bool:
@@ -173,6 +173,10 @@ class ArmSet(BaseModel):
         """The arms of the default path. Kimi K3's weights and kernels know no float32; the stand-in's do."""
         rounded = self.stand_in and self.rounds_to != "float32"
         return ("default", "default-again", "float32") if rounded else ("default", "default-again")
+
+
+def _forces(scene: SceneSet) -> bool:
+    return scene.kind in FORCING and getattr(scene, "prompt", None) is None
 
 
 def names() -> list[str]:

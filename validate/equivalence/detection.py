@@ -109,10 +109,10 @@ def shown(arms: ArmSet) -> engine.Shown:
     in_float32 = DTYPES[arms.engine.get("dtype", "auto")] == "float32"
     if arms.long is not None:
         return "long in float32" if in_float32 else "long"
-    if arms.engine.get("speculative_config"):
-        return "drafts"
     if any(scene.kind == "company" for scene in arms.scenes):
         return "company"
+    if arms.engine.get("speculative_config"):
+        return "drafts"
     return "float32" if in_float32 else "bfloat16"
 
 

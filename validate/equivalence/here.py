@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from validate.equivalence.arm import ArmSet, Name
@@ -24,6 +25,8 @@ class Here:
     serves: str | None = None
 
     def __init__(self, arms: ArmSet, name: Name, plant: str | None = None, **further: Any) -> None:
+        if arms.stand_in and not Path(arms.model).is_dir():
+            raise InputError(f"the stand-in's folder {arms.model} is not here: run this in the project's folder")
         for variable, value in arms.environment.items():
             os.environ[variable] = value
         # Before vLLM is imported, which sets some of its own that differ from process to process.

@@ -288,7 +288,8 @@ class Company(BaseModel):
     """``watched`` texts dictated again and again, each time among others: what a request is told must not hang on its neighbours.
 
     For each size (requests together, all of ``length`` tokens, so that every step is of that size) ``rounds`` scenes: the watched
-    texts are the same in all, the others' and the places in the batch are not.
+    texts are the same in all, the others' and the places in the batch are not. ``prompt``: so many tokens of each text are given
+    and the rest is decoded greedily, where nothing can be dictated; the size of steps shrinks then as requests end.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -299,6 +300,7 @@ class Company(BaseModel):
     sizes: tuple[Count, ...] = Field(min_length=1)
     rounds: Annotated[int, Field(ge=2)]
     length: Annotated[int, Field(ge=2)]
+    prompt: Count | None = None
 
     def build(self, facts: Facts, prompts: Prompts) -> Iterator[Scene]:
         """Scenes ``name-size-round``; InputError for a size without room for the watched requests."""
@@ -311,8 +313,12 @@ class Company(BaseModel):
                 others = [(f"{n}", prompts(f"{name}/{n}", self.length)) for n in range(size - self.watched)]
                 first = turn * max(1, size // self.rounds)
                 texts = (watched + others)[first:] + (watched + others)[:first]
-                made = [Request(who, text[:1], len(text) - 1, kind="forced", forced=text[1:]) for who, text in texts]
-                yield Scene(name, tuple(made), decode_only=True)
+                yield Scene(name, tuple(self._request(who, text) for who, text in texts), decode_only=True)
+
+    def _request(self, who: str, text: tuple[int, ...]) -> Request:
+        if self.prompt is None:
+            return Request(who, text[:1], len(text) - 1, kind="forced", forced=text[1:])
+        return Request(who, text[: self.prompt], len(text) - self.prompt)
 
 
 class Canaries(_Set):
@@ -346,15 +352,16 @@ class Canaries(_Set):
 
 
 class Long(_Set):
-    """Long outputs, all at once: ``sampled`` at temperature 1, each with a seed of its own, and ``greedy`` ones beside them.
+    """Long outputs: ``sampled`` at temperature 1, each with a seed of its own, and ``greedy`` ones beside them.
 
-    ``tokens`` is the budget; ``turns``: questions in each output of the stand-in, by which it becomes long. ``draw`` shifts all
-    seeds: other samples of the same prompts.
+    They run all at once, or ``at_once`` of them. ``tokens`` is the budget; ``turns``: questions in each output of the stand-in,
+    by which it becomes long. ``draw`` shifts all seeds: other samples of the same prompts.
     """
 
     kind: Literal["long"]
     sampled: Count
     greedy: Annotated[int, Field(ge=0)]
+    at_once: Count | None = None
     tasks: tasks.Source
     turns: Annotated[int, Field(ge=0)] = 0
     draw: Annotated[int, Field(ge=0)] = 0
@@ -371,6 +378,7 @@ class Long(_Set):
                 kind="sampled" if drawn else "greedy",
                 temperature=1.0 if drawn else 0.0,
                 seed=n + 1000 * self.draw if drawn else None,
+                wave=n // self.at_once if self.at_once else 0,
                 text=asked.text,
                 turns=asked.turns,
                 end=asked.end,

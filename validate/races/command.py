@@ -23,7 +23,10 @@ def races(
     walks: Annotated[int | None, typer.Option(min=1, help="random schedules a protocol (default: 100)")] = None,
     workers: Annotated[int | None, typer.Option("-n", min=1, help="worker processes (default: cores)")] = None,
     vllm_src: Annotated[
-        Path | None, typer.Option(help="folder that holds vllm/: say which models were written after other files than its")
+        Path | None,
+        typer.Option(
+            help="folder that holds vllm/: say which models were written after other files (default: the installed vLLM)"
+        ),
     ] = None,
     output: Annotated[Path, typer.Option(help="folder that run records go to")] = Path("runs"),
     resume: Annotated[Path | None, typer.Option(help="continue an interrupted run")] = None,

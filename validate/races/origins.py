@@ -6,11 +6,14 @@ whoever has read it again.
 """
 
 import hashlib
+import importlib.util
 import json
 import sys
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
+
+from validate.errors import InputError
 
 NVIDIA = "vllm/models/kimi_k3/nvidia/specialized_decode"
 FILES: Mapping[str, tuple[str, ...]] = {
@@ -37,6 +40,17 @@ FILES: Mapping[str, tuple[str, ...]] = {
     ),
     "plan": ("runtime/decode.py", "cutedsl/moe/tail_runtime.py"),
 }
+
+
+def files(folder: Path | None) -> Path | None:
+    """What holds vllm/: the folder (InputError if it does not), else where a vLLM with the specialized decode is installed."""
+    if folder is not None:
+        if not (folder / "vllm").is_dir():
+            raise InputError(f"no vLLM under {folder}: name the folder that holds vllm/ (an unpacked wheel or a checkout)")
+        return folder
+    installed = importlib.util.find_spec("vllm")
+    places = installed.submodule_search_locations if installed else None
+    return next((Path(place).parent for place in places or () if (Path(place).parent / NVIDIA).is_dir()), None)
 
 
 def moved(root: Path, protocols: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -23,11 +23,8 @@ from validate.verdict import Verdict, worst
 def begin(asked: Asked, output: Path, vllm_src: Path | None = None) -> Path:
     """A new run's folder. InputError, before there is one, if nothing is selected, or there is no vLLM in ``vllm_src``."""
     searches = searching.searches(asked)
-    moved = None
-    if vllm_src is not None:
-        from validate.paths.vllm.source import opened  # imports torch, which a search has no use for
-
-        moved = origins.moved(opened(vllm_src).root, dict.fromkeys(search.protocol for search in searches))
+    files = origins.files(vllm_src)
+    moved = None if files is None else origins.moved(files, dict.fromkeys(search.protocol for search in searches))
     there = folder.create(output, "races")
     folder.write(there, EXPLORED, "")
     manifest = Manifest(

@@ -13,6 +13,7 @@ Layer = Literal["numerics", "races", "equivalence", "evals"]
 LAYERS: tuple[Layer, ...] = ("numerics", "races", "equivalence", "evals")
 RunsOn = Literal["emulated", "models", "hopper", "gb300", "other"]
 Cell = str | int | float
+DRAFTS, NO_DRAFTS = "drafts", "none"  # of a deployment: the method and how many tokens
 
 
 class Box(Record):
@@ -133,6 +134,11 @@ class Evidence(Record):
     plots: tuple[Plot, ...] = ()
     not_run: tuple[NotRun, ...] = ()
     measured: tuple[Measurement, ...] = ()
+
+    @property
+    def drafts(self) -> str:
+        """With which the engine ran."""
+        return str(self.deployment.get(DRAFTS, NO_DRAFTS))
 
 
 class Matrix(Record):

@@ -7,7 +7,7 @@ from typing import Literal
 from validate.records import folder
 from validate.records.model import SCHEMA_VERSION, Record
 from validate.signoff.claims import Row, load, rows
-from validate.signoff.evidence import LAYERS, Cell, Evidence, Layer, Matrix, Table
+from validate.signoff.evidence import LAYERS, NO_DRAFTS, Cell, Evidence, Layer, Matrix, Table
 from validate.signoff.reading.gathering import Gathered
 from validate.signoff.required import PARTS, Refusal, refusals, verdict
 from validate.verdict import Verdict, worst
@@ -111,7 +111,8 @@ def screen(report: Report) -> list[tuple[str, ...]]:
     for layer in LAYERS:
         for one in report.of(layer):
             said = f"planted: {one.planted}" if one.planted else one.headline
-            found.append((layer, one.part, NAMES[one.runs_on], one.verdict.value, said))
+            part = one.part if one.drafts == NO_DRAFTS else f"{one.part}, drafts {one.drafts}"
+            found.append((layer, part, NAMES[one.runs_on], one.verdict.value, said))
         there = {one.part for one in report.of(layer)}
         found += [
             (layer, part.name, "-", "not run", "no record") for part in PARTS if part.layer == layer and part.name not in there
@@ -120,17 +121,22 @@ def screen(report: Report) -> list[tuple[str, ...]]:
 
 
 def identity(report: Report) -> list[tuple[str, str]]:
-    """What the records are of, each value once: image, suite, vLLM, weights, data. A release has one of each."""
+    """What the records are of, each value once. A release has one image, suite, vLLM and weights."""
     images = [one.machine.image or "not recorded" for one in report.evidence if one.runs_on == "gb300"]
     data = [f"{name} {digest}" for one in report.evidence for name, digest in one.data.items()]
     found = {
         "image": images,
         "suite": [f"{(one.suite or 'unknown')[:12]}{' and changes' if one.dirty else ''}" for one in report.evidence],
         "vLLM": [one.vllm for one in report.evidence if "not run" not in one.vllm],
+        "engines": [_engine(one) for one in report.evidence if one.weights],
         "weights": [one.weights for one in report.evidence if one.weights],
         "data": data,
     }
     return [(name, ", ".join(dict.fromkeys(values)) or "none") for name, values in found.items()]
+
+
+def _engine(one: Evidence) -> str:
+    return f"tensor parallel {one.deployment.get('tensor_parallel_size', 1)}, drafts {one.drafts}"
 
 
 def provenance(evidence: Sequence[Evidence]) -> list[tuple[str, ...]]:

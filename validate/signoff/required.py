@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from validate.records.model import Record
-from validate.signoff.evidence import Evidence, Layer
+from validate.signoff.evidence import DRAFTS, NO_DRAFTS, Evidence, Layer
 from validate.signoff.reading import drift, engines, evals, races
 from validate.verdict import Verdict, worst
 
@@ -25,6 +25,7 @@ Kind = Literal[
 ]
 TASKS = ("aime25", "gpqa_diamond", "gsm8k", "mrcr")  # the benchmarks that the path's authors name
 DEPLOYED = (engines.WHOLE, engines.LONG, engines.COMPANY, evals.PART)
+DICTATED = (engines.WHOLE, engines.LONG, engines.COMPANY)  # of dictated tokens, which vLLM takes without drafts alone
 IMAGE = re.compile(r"(\S+@)?sha256:[0-9a-f]{64}")  # a digest: what a tag names changes
 
 
@@ -60,12 +61,16 @@ class Refusal(Record):
 
 def refusals(evidence: Sequence[Evidence], image: str | None = None) -> list[Refusal]:
     """All reasons, proven defects first; empty if a release may be signed. ``image``: the one that is to be released."""
-    found = [refusal for part in PARTS for refusal in _of_part(part, [one for one in evidence if one.part == part.name])]
+    found: list[Refusal] = []
+    for part in PARTS:
+        given = [one for one in evidence if one.part == part.name]
+        for drafts in _drafts(part, evidence):
+            found += _of_part(part, [one for one in given if drafts in (None, one.drafts) or one.runs_on != "gb300"], drafts)
     for one in evidence:
         found += _of_record(one)
     found += _stale(evidence, image)
     found += _deployments(evidence)
-    return sorted(found, key=lambda refusal: refusal.kind != "failed")
+    return sorted(dict.fromkeys(found), key=lambda refusal: refusal.kind != "failed")
 
 
 def verdict(found: Sequence[Refusal]) -> Verdict:
@@ -74,9 +79,21 @@ def verdict(found: Sequence[Refusal]) -> Verdict:
     return worst([Verdict.PASS, *(of.get(refusal.kind, Verdict.INVALID) for refusal in found)])
 
 
-def _of_part(part: Part, given: Sequence[Evidence]) -> Iterator[Refusal]:
+def _drafts(part: Part, evidence: Sequence[Evidence]) -> tuple[str | None, ...]:
+    """With which drafts a part is asked for, None where they do not matter.
+
+    A deployment with drafts is signed by records with them, and beside them, where tokens have to be dictated, by ones without.
+    """
+    found = sorted({one.drafts for one in evidence if one.runs_on == "gb300" and one.part in DEPLOYED} - {NO_DRAFTS})
+    if part.name not in DEPLOYED or not found:
+        return (None,)
+    return (NO_DRAFTS, *found) if part.name in DICTATED else (*found,)
+
+
+def _of_part(part: Part, given: Sequence[Evidence], drafts: str | None) -> Iterator[Refusal]:
+    with_drafts = "" if drafts is None else " without drafts" if drafts == NO_DRAFTS else f" with the drafts {drafts}"
     if not given:
-        yield Refusal(kind="missing", layer=part.layer, part=part.name, record=None, why="there is no record of it")
+        yield _missing(part, f"there is no record of it{with_drafts}")
         return
     counting = [one for one in given if one.runs_on == "gb300" or not part.on_gb300]
     if not counting:
@@ -89,7 +106,7 @@ def _of_part(part: Part, given: Sequence[Evidence]) -> Iterator[Refusal]:
             yield from (_refusal("partial", one, f"it lacks {lack}") for lack in one.lacks)
     for task in missed:
         if not _asked(task, counting):
-            yield Refusal(kind="missing", layer=part.layer, part=part.name, record=None, why=f"{task} was not asked on GB300")
+            yield _missing(part, f"{task} was not asked on GB300{with_drafts}")
 
 
 def _asked(task: str, of: Sequence[Evidence]) -> bool:
@@ -153,13 +170,13 @@ def _version(one: Evidence) -> str:
 
 
 def _deployments(evidence: Sequence[Evidence]) -> Iterator[Refusal]:
-    """Engines that were recorded for one sign-off have the same arguments and weights; numerics the same tensor parallel size."""
+    """Engines of one sign-off have the same arguments, but for drafts, and weights; numerics the same tensor parallel size."""
     engines_ = [one for one in evidence if one.part in DEPLOYED and one.runs_on == "gb300"]
     for one in engines_[1:]:
         first = engines_[0]
         apart = [
             f"{name} {one.deployment.get(name, 'unset')} and {first.deployment.get(name, 'unset')}"
-            for name in sorted({*one.deployment, *first.deployment})
+            for name in sorted({*one.deployment, *first.deployment} - {DRAFTS})
             if one.deployment.get(name) != first.deployment.get(name)
         ]
         if one.weights != first.weights:
@@ -171,6 +188,10 @@ def _deployments(evidence: Sequence[Evidence]) -> Iterator[Refusal]:
     served = {one.deployment.get("tensor_parallel_size") for one in engines_}
     for size in served - set(sizes) if sizes else ():
         yield _refusal("another deployment", stages[0], f"its tensor parallel size is {sizes[0]}, that of the engines {size}")
+
+
+def _missing(part: Part, why: str) -> Refusal:
+    return Refusal(kind="missing", layer=part.layer, part=part.name, record=None, why=why)
 
 
 def _refusal(kind: Kind, one: Evidence, why: str) -> Refusal:

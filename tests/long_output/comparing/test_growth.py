@@ -58,6 +58,7 @@ def test_too_few_or_too_short_requests_decide_nothing() -> None:
         measured = measure(made, made.pairs())
         assert growth.measure(measured.forced, measured.yardstick) is None
     assert growth.judged(None).verdict is Verdict.INCONCLUSIVE
+    assert growth.judged(None, drafts=True).verdict is None  # nothing can be forced
 
 
 def test_equal_paths_have_nothing_that_grows() -> None:

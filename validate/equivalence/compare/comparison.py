@@ -124,7 +124,7 @@ def compare(arms: Arms, undrafted: Arm | None = None, golden: bool = False) -> C
         forced_check(measured.judgement, measured.forced, measured.pairs, measured.yardstick.noise),
         accepted,
     ]
-    if kept := company.company(arms, measured.yardstick):
+    if kept := company.company(arms, measured.yardstick, measured.noise):
         checks.append(kept)
     without: tuple[Divergence, ...] = ()
     if undrafted is not None:

@@ -60,7 +60,7 @@ def found(arms: Arms) -> Detection:
     forced = _forced(measured, before)
     if forced is not None:
         tokens["forced"] = forced
-    kept = company(arms, measured.yardstick)
+    kept = company(arms, measured.yardstick, measured.noise)
     for finding in kept.findings if kept else ():
         end = before[f"{finding.scene}/{finding.request}"] + (finding.position or 0) + 1
         tokens["company"] = min(end, tokens.get("company", end))

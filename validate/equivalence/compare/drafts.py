@@ -21,9 +21,9 @@ ALPHA = 0.005
 # Of drafted tokens: less is within what one request's text does, and moves the time of a step by under 1 %.
 LEAST = 0.01
 FEWEST = 8  # requests: with fewer, swapped pairs cannot be told apart at ALPHA / 2 (2**-8 = 0.004, one side)
-# Between an engine with drafts and one without. vLLM refuses the metrics without drafts, and trace replay with them.
-OF_DRAFTS = ("engine.speculative_config", "engine.per_request_spec_decode_metrics", "engine.enable_trace_replay")
-APART = (*OF_DRAFTS, "plan", "scenes", "decode_only", "planned", "decode_backend")
+# Arguments of an engine with drafts and one without. vLLM refuses the metrics without drafts, and trace replay with them.
+OF_DRAFTS = ("speculative_config", "per_request_spec_decode_metrics", "enable_trace_replay")
+APART = (*(f"engine.{name}" for name in OF_DRAFTS), "plan", "scenes", "decode_only", "planned", "decode_backend")
 
 
 class Acceptance(Record):

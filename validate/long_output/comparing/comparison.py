@@ -61,7 +61,7 @@ def compare(arms: Arms, asked: LongOutputs) -> LongComparison:
     checks += [
         check("signals", _told(seen, outputs), [finding for rate in seen for finding in rates.findings(rate)]),
         check("lengths", _lengths(long), _length_findings(long)),
-        growth.judged(grown),
+        growth.judged(grown, drafts=bool(arms.default.manifest.engine.get("speculative_config"))),
         canaries.canaries((arms.default, arms.specialized), asked),
     ]
     tokens = sum(len(pair.specialized.tokens) for pair in outputs)

@@ -113,8 +113,10 @@ def bounds(rises: Array) -> tuple[float, float]:
     return mean.lower(1 - ALPHA / 2), mean.upper(0.95)
 
 
-def judged(growth: Growth | None) -> Check:
-    """As a check of the comparison."""
+def judged(growth: Growth | None, *, drafts: bool = False) -> Check:
+    """As a check of the comparison; with ``drafts`` nothing can be forced, and another record has to show it."""
+    if growth is None and drafts:
+        return Check(name="growth", verdict=None, detail="vLLM forces no tokens with speculative decoding")
     if growth is None:
         text = f"fewer than {FEWEST} forced requests of {LONG_ENOUGH} tokens"
         return check("growth", text, [Finding(verdict=Verdict.INCONCLUSIVE, text=text)])

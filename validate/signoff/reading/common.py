@@ -4,13 +4,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from validate.equivalence.compare.drafts import OF_DRAFTS
 from validate.equivalence.compare.finding import Check
 from validate.records.arm import EngineManifest
 from validate.records.model import Made
-from validate.signoff.evidence import Cell, RunsOn
+from validate.signoff.evidence import DRAFTS, NO_DRAFTS, Cell, RunsOn
 
-# Arguments by which two records of one deployment may differ: where its files lie, for how long texts and for whom it is started.
-MAY_DIFFER = ("model", "max_model_len", "block_size", "reasoning_parser", "watchdog_config", "speculative_config")
+# Arguments by which two records of one deployment may differ: where its files lie, for how long texts and for whom it is started,
+# and what goes with drafts, which count by themselves.
+MAY_DIFFER = ("model", "max_model_len", "block_size", "reasoning_parser", "watchdog_config", *OF_DRAFTS)
 
 
 def made(record: Made) -> dict[str, Any]:
@@ -63,8 +65,9 @@ def vllm(versions: Mapping[str, str]) -> str:
 def deployment(arm: EngineManifest) -> dict[str, Cell]:
     """By what two records are of one deployment; a speculative config counts by its method and its draft tokens."""
     found: dict[str, Cell] = {name: _cell(value) for name, value in arm.engine.items() if name not in MAY_DIFFER}
+    found |= arm.environment
     drafts = arm.engine.get("speculative_config") or {}
-    found["drafts"] = f"{drafts.get('method')} {drafts.get('num_speculative_tokens')}" if drafts else "none"
+    found[DRAFTS] = f"{drafts.get('method')} {drafts.get('num_speculative_tokens')}" if drafts else NO_DRAFTS
     return found
 
 

@@ -22,8 +22,8 @@ from validate.records.model import Manifest
 PROFILES = ("gb300-tp8", "gb300-tp16")
 DEPLOYED = (*PROFILES, *(f"{name}-dspark" for name in PROFILES))  # arm sets of whole engines, and suites of benchmarks
 BEFORE_A_MERGE = tuple(f"pre-merge-{name}" for name in PROFILES)
-COMPANY = tuple(f"company-{name}" for name in PROFILES)
-LONG = tuple(f"long-{name}" for name in PROFILES)
+COMPANY = tuple(f"company-{name}" for name in DEPLOYED)
+LONG = tuple(f"long-{name}" for name in DEPLOYED)
 
 
 def of_numerics(manifest: Manifest) -> Iterator[str]:
@@ -38,12 +38,14 @@ def of_numerics(manifest: Manifest) -> Iterator[str]:
 
 
 def of_races(manifest: Searched, found: Sequence[Explored]) -> Iterator[str]:
-    """Searches that were not made, and fewer random schedules."""
+    """Searches that were not made, fewer random schedules, models that may be of another vLLM."""
     made = [one.search for one in found]
     if lacking := [search.name for search in searching.searches(Asked()) if search not in made]:
         yield f"{len(lacking)} searches, the first of them {lacking[0]}"
     if manifest.asked.walks < Asked().walks:
         yield f"{manifest.asked.walks} random schedules of a size, not {Asked().walks}"
+    if manifest.moved is None:
+        yield "vLLM's files, held against those that its models were written after: --vllm-src"
 
 
 def of_drift(manifest: DriftManifest, outcomes: Sequence[Outcome]) -> Iterator[str]:
