@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from validate.equivalence import order
+from validate.equivalence import order, tasks
 from validate.equivalence.arm import load
 from validate.equivalence.record import supposed
 from validate.equivalence.scenes import Scene, build, digest
@@ -61,3 +61,10 @@ def test_outputs_come_a_few_at_a_time_where_drafts_take_the_rows() -> None:
     assert len(waves) == 64
     assert {waves.count(wave) for wave in waves} == {8}
     assert sorted(set(waves)) == list(range(8))
+
+
+def test_without_turns_the_practice_model_answers_once_and_nothing_is_dictated() -> None:
+    asked, once, plain = (next(tasks.long("practice", 1, turns)) for turns in (3, 1, 0))
+    assert asked.prompt == once.prompt == plain.prompt
+    assert [len(one.turns) for one in (asked, once, plain)] == [3, 1, 0]
+    assert plain.stops == ()

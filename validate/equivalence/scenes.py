@@ -359,7 +359,7 @@ class Long(_Set):
     """
 
     kind: Literal["long"]
-    sampled: Count
+    sampled: Annotated[int, Field(ge=0)]
     greedy: Annotated[int, Field(ge=0)]
     at_once: Count | None = None
     tasks: tasks.Source

@@ -38,7 +38,10 @@ def canaries(source: Source, count: int) -> Iterator[Task]:
 
 
 def long(source: Source, count: int, turns: int) -> Iterator[Task]:
-    """What makes long outputs: of the practice model ``turns`` questions within each; of ``words`` each in turn."""
+    """What makes long outputs: of ``words`` each in turn; of the practice model ``turns`` questions within each.
+
+    Without turns one question is answered, and nothing is dictated.
+    """
     if source == "words":
         texts = _words()["long"]
         for n in range(count):
@@ -51,8 +54,8 @@ def long(source: Source, count: int, turns: int) -> Iterator[Task]:
     # answers those in the others' words, and ends its reasoning twice.
     (end,), (stop,) = _ids(chat.END), _ids("\0")
     for n in range(count):
-        first, *others = (_ids(_prompt(_item(n % 2, f"long-{n}", turn))) for turn in range(turns))
-        yield Task(first, turns=(*others, (stop,)), end=end, stops=(stop,))
+        first, *others = (_ids(_prompt(_item(n % 2, f"long-{n}", turn))) for turn in range(max(turns, 1)))
+        yield Task(first, turns=(*others, (stop,)), end=end, stops=(stop,)) if turns else Task(first)
 
 
 def _item(shape: int, name: str, n: int) -> Any:
