@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from validate.paths.vllm.edits import Change, copied
 from validate.records import folder as records
 from validate.records.model import Arguments, Line, Machine, Manifest
 
+# The commands that the suite prints begin with python where that is this interpreter.
+os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
 torch.set_num_threads(1)  # a test process a core: more threads would wait for each other
 
 

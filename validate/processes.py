@@ -1,6 +1,9 @@
 """Processes that this suite starts."""
 
 import ctypes
+import multiprocessing
+import os
+import shutil
 import signal
 import sys
 
@@ -16,3 +19,18 @@ def told_when_parent_ends(by: signal.Signals) -> None:
     """This process gets that signal when the one that started it ends, also as the program that it becomes. On Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, by)
+
+
+def end_workers() -> None:
+    """The worker processes of this one's pools are ended, in the midst of what they do."""
+    for worker in multiprocessing.active_children():
+        worker.terminate()
+
+
+def python() -> str:
+    """What a person types for this interpreter: ``python`` where a shell takes that for it, else its path."""
+    found = shutil.which("python")
+    if found is not None and os.path.abspath(found) == os.path.abspath(sys.executable):
+        return "python"
+    path = os.path.relpath(sys.executable)
+    return sys.executable if path.startswith("..") else path

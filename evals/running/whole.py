@@ -20,6 +20,7 @@ from validate.equivalence import side_by_side
 from validate.equivalence.arm import Name
 from validate.equivalence.record import plantable
 from validate.errors import InputError
+from validate.processes import python
 from validate.records import folder, writer
 from validate.records.model import Record
 from validate.verdict import Verdict
@@ -115,7 +116,7 @@ class Run:
         return [*COMMAND, "--resume", str(self.there), "--arm", name, *self._options()]
 
     def _again(self, *more: str) -> str:
-        return shlex.join(["python", "-m", "validate", "evals", "--resume", str(self.there), *more, *self._options()])
+        return shlex.join([python(), "-m", "validate", "evals", "--resume", str(self.there), *more, *self._options()])
 
     def _options(self) -> list[str]:
         of = {"--default-url": self.urls["default"], "--specialized-url": self.urls["specialized"]}

@@ -95,7 +95,7 @@ def test_a_step_is_stopped_when_its_budget_is_spent(place: Place, monkeypatch: p
     assert place.ran() == ["PASS,slow", "PASS"]
     stopped = gate.steps[0]
     assert (there / "a" / "record" / "kept").exists()  # it was interrupted, not killed
-    assert (stopped.verdict, stopped.stopped, stopped.exit_code) == (Verdict.INVALID, True, 130)
+    assert (stopped.verdict, stopped.exit_code) == (Verdict.INVALID, 130)
     assert "ran out of its budget of 0.03 min; go on with: python -c" in stopped.reasons[0]
     assert f"--resume {there}/a/record" in stopped.reasons[0]
     assert place.run(there)[0] == 0  # a second time it goes on with its record
@@ -104,6 +104,16 @@ def test_a_step_is_stopped_when_its_budget_is_spent(place: Place, monkeypatch: p
     there = place.begin(step("a", "PASS,deaf", 0.03))
     code, gate = place.run(there)
     assert (code, gate.steps[0].exit_code) == (3, -signal.SIGKILL)
+
+
+def test_what_proved_nothing_runs_again_and_nothing_else_does(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    there = place.begin(step("a"), step("b", "INVALID"), step("c", "INCONCLUSIVE"), step("d", "PASS,refuses"))
+    assert place.run(there)[0] == 3
+    said = capsys.readouterr().out
+    assert f"what was not run, or proved nothing, runs with: python -m validate gate --resume {there}\n" in said
+    place.ran()
+    assert place.run(there)[0] == 3
+    assert place.ran() == ["INVALID", "PASS,refuses"]
 
 
 def test_what_waits_for_servers_goes_on_when_they_are_up(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,7 @@ from validate.equivalence.prompts import Prompts
 from validate.equivalence.scenes import Facts, Scene, build, digest, in_float32, with_tokens
 from validate.equivalence.server import Server
 from validate.errors import InputError
+from validate.processes import python
 from validate.records import arm_folder, folder, provenance, writer
 from validate.records.arm import NANS, ArmManifest, Steps, Transcript
 from validate.verdict import Verdict
@@ -53,7 +54,7 @@ class Asked:
 
     def go_on(self, there: Path) -> str:
         """The command that records what is left."""
-        command = ["python", "-m", "validate", "record", self.file, "--arm", self.name]
+        command = [python(), "-m", "validate", "record", self.file, "--arm", self.name]
         given = [("-k", self.keyword), ("--plant", self.plant), ("--force-from", self.force_from)]
         given += [*(("--url", url) for url in self.urls), ("--resume", there)]
         return shlex.join(command + [str(word) for option, value in given if value is not None for word in (option, value)])

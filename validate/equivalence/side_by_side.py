@@ -72,10 +72,11 @@ def _follow(
     """
     with process:
         for line in process.stdout or ():
-            out.print(f"{name}: {line.rstrip()}", markup=False, highlight=False, soft_wrap=True)
+            said = line.rstrip().partition(", go on with: ")[0]  # this process says how, for all arms
+            out.print(f"{name}: {said}", markup=False, highlight=False, soft_wrap=True)
     if ended(name):
         return None
-    said = log.read_bytes()[before:].decode(errors="replace").strip().splitlines() or ["it said nothing"]
-    last = next((line for line in reversed(said) if line.startswith("error: ")), said[-1])
+    logged = log.read_bytes()[before:].decode(errors="replace").strip().splitlines() or ["it said nothing"]
+    last = next((line for line in reversed(logged) if line.startswith("error: ")), logged[-1])
     reason = last.removeprefix("error: ").partition(", go on with: ")[0][:LOGGED]
     return f"{name} was not recorded, exit code {process.returncode}: {reason} (all of it: {log})"

@@ -18,6 +18,7 @@ from validate.equivalence import detection, side_by_side
 from validate.equivalence.arm import NAMES, ArmSet, Name
 from validate.equivalence.compare import comparability, session
 from validate.errors import InputError
+from validate.processes import python
 from validate.records import arm_folder, folder, seal, writer
 from validate.records.arm import ArmManifest
 from validate.records.model import Record
@@ -84,7 +85,7 @@ class Whole:
 
     def _again(self, lacking: Sequence[Name] = ()) -> str:
         """The command that goes on, with the servers that this one had and a place for those of the arms that it lacked."""
-        command = ["python", "-m", "validate", self.LAYER, self.begun.arm_set, "--resume", str(self.there)]
+        command = [python(), "-m", "validate", self.LAYER, self.begun.arm_set, "--resume", str(self.there)]
         if any(self.urls.values()):
             sides: tuple[Name, ...] = ("default", "specialized")
             for name in sides:

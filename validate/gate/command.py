@@ -29,7 +29,8 @@ def gate(
 
     Exit code 0 if every step is PASS, 1 if one is FAIL, 3 if one is INVALID or was not run, 2 if one is INCONCLUSIVE.
     """
-    from validate.gate import record, session
+    from validate.gate import profile as profiles
+    from validate.gate import record, servers, session
     from validate.gate.given import Given
     from validate.report.console import console
 
@@ -40,7 +41,10 @@ def gate(
         raise InputError(f"--over-ranks: {error}") from error
     default, specialized = (tuple(url for url in urls or () if url) for urls in (default_url, specialized_url))
     given = Given(default, specialized, words)  # a workflow's variable that is not set is an empty word
-    if resume is not None and profile is not None and record.read(resume).profile_name != profile:
-        raise InputError(f"cannot resume {resume} with another profile: it was begun with {record.read(resume).profile_name}")
+    begun = None if resume is None else record.read(resume)
+    if begun is not None and profile not in (None, begun.profile_name):
+        raise InputError(f"cannot resume {resume} with another profile: it was begun with {begun.profile_name}")
+    given.needed_by(profiles.load(profile or "cpu") if begun is None else begun.profile)
+    servers.answer([*default, *specialized])
     there = resume or session.begin(profile or "cpu", output, keep_going)
     return session.run(there, given, keep_going, console())

@@ -6,9 +6,12 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
+from validate.errors import InputError
 from validate.gate import findings
-from validate.gate.profile import Need, Step
+from validate.gate.profile import Need, Profile, Step
+from validate.processes import python
 
 UNKNOWN: dict[Need, str] = {"default-url": "URL", "specialized-url": "URL", "over-ranks": "'srun … torchrun …'"}
 
@@ -25,6 +28,12 @@ class Given:
         """What was given of it."""
         found: tuple[str, ...] = getattr(self, need.replace("-", "_"))
         return found
+
+    def needed_by(self, profile: Profile) -> None:
+        """InputError for what no step of the profile needs: it would be taken for tried."""
+        for need in get_args(Need):
+            if self.of(need) and not any(need in step.needs for step in profile.steps):
+                raise InputError(f"--{need}: no step of the gate profile {profile.name} needs it")
 
     def due(self, step: Step) -> bool:
         """Whether the step can be begun, or go on: it needs nothing, or something of what it needs is given."""
@@ -45,7 +54,7 @@ class Given:
 
     def go_on(self, there: Path, left: Iterable[Step]) -> str:
         """The command that continues a run, with what the steps that are left need."""
-        words = ["python -m validate gate --resume", shlex.quote(str(there))]
+        words = [f"{shlex.quote(python())} -m validate gate --resume", shlex.quote(str(there))]
         for need in dict.fromkeys(need for step in left for need in step.needs):
             given = self.of(need)
             values = [shlex.quote(shlex.join(given))] if given and need == "over-ranks" else [shlex.quote(url) for url in given]

@@ -16,7 +16,7 @@ class StepRecord(Record):
 
     ``given``: what it needs and was given, in any call. ``exit_code``: of the last command; negative after a signal.
     ``record`` and ``log`` are paths within the run's folder. ``reasons``: why it is no PASS, the first findings. ``verdict``
-    is None before it is run and after an interruption. ``stopped``: it ran out of its budget.
+    is None before it is run and after an interruption.
     """
 
     step: Step
@@ -25,7 +25,6 @@ class StepRecord(Record):
     verdict: Verdict | None = None
     exit_code: int | None = None
     seconds: float = 0.0
-    stopped: bool = False
     record: str | None = None
     log: str | None = None
     again: str | None = None
@@ -38,8 +37,8 @@ class StepRecord(Record):
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing left to run of it."""
-        return self.verdict is Verdict.FAIL or (self.verdict is not None and not self.stopped and not self.lacking)
+        """Whether there is nothing left to run of it. What is INVALID proves nothing, and its cause may be mended."""
+        return self.verdict is Verdict.FAIL or (self.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) and not self.lacking)
 
 
 class Gate(Made):

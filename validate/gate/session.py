@@ -96,5 +96,5 @@ def _show(there: Path, gate: Gate, given: Given, out: Console) -> None:
         table.add_row(one.step.name, one.verdict or "not run", *minutes, summary.first(gate, one), style=colour)
     out.print(table, markup=False)
     if go_on := _go_on(there, gate, given):
-        out.print(f"not all has run; go on with: {go_on}", markup=False, soft_wrap=True)
+        out.print(f"what was not run, or proved nothing, runs with: {go_on}", markup=False, soft_wrap=True)
     out.print(f"{gate.judged}  {there}", markup=False, soft_wrap=True)

@@ -11,6 +11,7 @@ from validate.gate import findings, running
 from validate.gate.given import Given
 from validate.gate.progress import progress
 from validate.gate.record import StepRecord
+from validate.processes import python
 from validate.records.folder import unwritable
 from validate.verdict import Verdict
 
@@ -37,7 +38,7 @@ def run(one: StepRecord, there: Path, title: str, given: Given, lock: int, out: 
     log = into / "log.txt"
     before, since, began = log.stat().st_size if log.exists() else 0, time.time() - 1, time.monotonic()
     have = tuple(need for need in step.needs if need in one.given or given.of(need))
-    one = one.model_copy(update={"given": have, "log": str(log.relative_to(there)), "stopped": False, "verdict": None})
+    one = one.model_copy(update={"given": have, "log": str(log.relative_to(there)), "verdict": None})
     commands = [(given.first(step, into, findings.record(into)), signal.SIGINT)]
     rest, ended = step.budget * MINUTE, None
     with progress(out, title, step, log, before) as show:
@@ -64,7 +65,7 @@ def _recorded(one: StepRecord, into: Path, there: Path, given: Given, seconds: f
     update: dict[str, object] = {"seconds": round(one.seconds + seconds, 1)}
     if record is not None:
         again = given.first(one.step, into, record)[1:]
-        update |= {"record": str(record.relative_to(there)), "again": shlex.join(["python", *again])}
+        update |= {"record": str(record.relative_to(there)), "again": shlex.join([python(), *again])}
     return one.model_copy(update=update)
 
 
@@ -90,6 +91,4 @@ def _judged(one: StepRecord, ended: running.Ended, there: Path, since: float, sa
         verdict = Verdict.INVALID
     if verdict is not Verdict.PASS:
         why += findings.reasons(failed, said)
-    return one.model_copy(
-        update={"verdict": verdict, "exit_code": ended.code, "stopped": ended.stopped, "reasons": tuple(why[: findings.FIRST])}
-    )
+    return one.model_copy(update={"verdict": verdict, "exit_code": ended.code, "reasons": tuple(why[: findings.FIRST])})

@@ -9,6 +9,7 @@ from validate.numerics.plan import Plan, Task, tasks
 from validate.numerics.session import INTERRUPTED, Session
 from validate.paths.group import Group
 from validate.paths.vllm import BY_TORCHRUN
+from validate.processes import python
 from validate.records import folder as records
 from validate.records.model import Line
 
@@ -75,5 +76,5 @@ def judge_together(session: Session, group: Group, chosen: Sequence[Task]) -> in
         session.out.print("resume: the same torchrun command", soft_wrap=True)
         return INTERRUPTED
     session.out.print(f"{len(chosen)} cases ran over {group.size} ranks; record: {session.folder}", soft_wrap=True)
-    session.out.print(f"verdict: python -m validate numerics --resume {session.folder}", soft_wrap=True)
+    session.out.print(f"verdict: {python()} -m validate numerics --resume {session.folder}", soft_wrap=True)
     return 0

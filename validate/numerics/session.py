@@ -14,6 +14,7 @@ from validate.numerics.case import Case
 from validate.numerics.display import Display
 from validate.numerics.plan import Plan, Task, tasks
 from validate.paths import group
+from validate.processes import python
 from validate.profiles import Profile
 from validate.records import folder as records
 from validate.records import provenance
@@ -161,7 +162,7 @@ def numerics(session: Session) -> int:
 def interrupted(session: Session) -> int:
     """Says what was kept and how to go on."""
     session.out.print(f"interrupted; what was measured is kept in {session.folder}", soft_wrap=True)
-    session.out.print(f"resume: python -m validate numerics --resume {session.folder}", soft_wrap=True)
+    session.out.print(f"resume: {python()} -m validate numerics --resume {session.folder}", soft_wrap=True)
     return INTERRUPTED
 
 

@@ -14,21 +14,17 @@ from validate.records import folder
 Found = TypeVar("Found", bound=BaseModel)
 
 
-def nothing() -> None:
-    """Of jobs that need not be stopped."""
-
-
 def record(
     pool: Executor,
     jobs: Sequence[Callable[[], Found]],
     file: Path,
     found: list[Found],
     out: Console,
-    stop: Callable[[], None] = nothing,
+    stop: Callable[[], None],
 ) -> None:
     """Adds what every job finds to ``found`` and to the file, which begins with what is found already.
 
-    ``pool`` is shut down at the end. Whatever ends this early, what has ended by then is recorded, and ``stop`` is called.
+    ``pool`` is shut down at the end. Whatever ends this early, what has ended by then is recorded, and ``stop`` ends the others.
     """
     folder.write_lines(file, found)
     with Progress(console=out, transient=True) as progress, pool:

@@ -11,7 +11,7 @@ from rich.table import Table
 from validate.equivalence.compare import junit
 from validate.equivalence.compare.finding import Check, Finding
 from validate.errors import InputError
-from validate.processes import end_with_parent
+from validate.processes import end_with_parent, end_workers, python
 from validate.races import origins, searching, summary
 from validate.races.jobs import record
 from validate.races.record import EXPLORED, Asked, Explored, Manifest, read
@@ -47,9 +47,9 @@ def run(there: Path, workers: int, out: Console) -> int:
         known = [one.search for one in found]
         jobs = [partial(searching.run, search, manifest.asked) for search in wanted if search not in known]
         try:
-            record(ProcessPoolExecutor(workers, initializer=end_with_parent), jobs, there / EXPLORED, found, out)
+            record(ProcessPoolExecutor(workers, initializer=end_with_parent), jobs, there / EXPLORED, found, out, end_workers)
         except KeyboardInterrupt:
-            out.print(f"interrupted; go on with: python -m validate races --resume {there}", markup=False, soft_wrap=True)
+            out.print(f"interrupted; go on with: {python()} -m validate races --resume {there}", markup=False, soft_wrap=True)
             raise
         found.sort(key=lambda one: wanted.index(one.search))
         verdict = worst(check.verdict for check in checks(manifest, found) if check.verdict)

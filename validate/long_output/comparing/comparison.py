@@ -40,7 +40,7 @@ class LongComparison(Record):
         arm = self.engines.arms[2]
         if self.engines.planted or arm.served:
             return finding.line
-        return f"{finding.line}\n  rerun: python -m validate long-output {arm.arm_set}"
+        return f"{finding.line}\n  rerun: nox -s long_output -- long-output {arm.arm_set}"
 
 
 def compare(arms: Arms, asked: LongOutputs) -> LongComparison:

@@ -18,6 +18,7 @@ from validate.long_output.drift.subject import Subject, specialized
 from validate.long_output.drift.track import Track
 from validate.long_output.drift.yardstick import OWN
 from validate.paths.emulated.kda import SpecializedKda
+from validate.processes import python
 from validate.records import folder as records
 from validate.records import provenance, writer
 from validate.verdict import worst
@@ -47,7 +48,7 @@ class Run:
                         self._seed(seed)
             except KeyboardInterrupt:
                 self._close(began, ended=False)
-                again = f"python -m validate drift --resume {self.folder}"
+                again = f"{python()} -m validate drift --resume {self.folder}"
                 self.out.print(f"interrupted; what was measured is kept, go on with: {again}", markup=False, soft_wrap=True)
                 raise
             return self._close(began, ended=True)

@@ -14,6 +14,7 @@ from validate.equivalence.compare import junit
 from validate.equivalence.compare.finding import Check, Finding
 from validate.errors import InputError
 from validate.paths.vllm import entries
+from validate.processes import python
 from validate.races.gpu import children, judging, plan, sanitizer, summary
 from validate.races.gpu.needs import gpu, opened
 from validate.races.gpu.record import SANITIZED, TRIALS, Asked, Manifest, Sanitized, Tried, read
@@ -62,7 +63,7 @@ def run(there: Path, vllm_src: Path | None, workers: int, out: Console) -> int:
                 _try(there, asked, tried, workers, out)
         except KeyboardInterrupt:
             end(there, manifest, tried, sanitized, out)
-            out.print(f"interrupted; go on with: python -m validate races-gpu --resume {there}", markup=False, soft_wrap=True)
+            out.print(f"interrupted; go on with: {python()} -m validate races-gpu --resume {there}", markup=False, soft_wrap=True)
             raise
         return end(there, manifest, tried, sanitized, out)
 
