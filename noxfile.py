@@ -147,6 +147,13 @@ def races(session: nox.Session) -> None:
 
 
 @nox.session
+def doctor(session: nox.Session) -> None:
+    """What this machine can validate; in an environment that has little more than the others lack."""
+    setup(session)
+    tool(session, "validate", "doctor", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     setup(session)
     tool(session, "validate", "bench", *session.posargs)

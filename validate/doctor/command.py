@@ -22,8 +22,8 @@ def doctor(
 ) -> int:
     """Says what this machine can validate and what it lacks; or whether a deployment runs specialized, and which of its steps.
 
-    Exit code 0 if all that takes no GPU can run here, else 3. With --deployment as preflight: 0 if nothing stands in its way,
-    2 if there are only warnings, 3 if vLLM refuses it or the path does not support it.
+    Exit code 0 if all that takes no GPU can run here, or by nox, else 3. With --deployment as preflight: 0 if nothing stands in
+    its way, 2 if there are only warnings, 3 if vLLM refuses it or the path does not support it.
     """
     try:
         if deployment is not None:

@@ -1,6 +1,7 @@
 """Each layer of the suite, the command that runs it, and what it takes that is not here, as the layer itself decides it."""
 
 import importlib.util
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ from validate.records import provenance
 
 NUMERICS = 5.3  # GiB of all its processes on two cores (golden/numerics)
 ENGINES = 5.2  # GiB: four arms of the stand-in side by side, 1.3 GiB each
-ENVIRONMENT = "nox -s {}, which makes its own environment; or "
 ASKED = "K3_PARITY_VLLM_SRC=FOLDER, or --vllm-src FOLDER, with an unpacked wheel of vLLM 0.33.0"
 
 
@@ -33,6 +33,12 @@ class Layer:
     def can_run(self) -> bool:
         """Whether nothing is lacking."""
         return not self.lacks
+
+    @property
+    def by_nox(self) -> bool:
+        """Whether nothing is lacking but what its nox session installs, where nox may."""
+        session = self.command.startswith("nox -s ") and shutil.which("nox") and os.environ.get("K3_PARITY_ENV") != "current"
+        return bool(self.lacks and session) and all(lack.by_nox for lack in self.lacks)
 
 
 def all_of(vllm_src: Path | None) -> list[Layer]:
@@ -70,7 +76,7 @@ def all_of(vllm_src: Path | None) -> list[Layer]:
 
 def cpu_layers_run(layers: Iterable[Layer]) -> bool:
     """Whether all can run that any machine is to run."""
-    return all(layer.can_run for layer in layers if layer.cpu)
+    return all(layer.can_run or layer.by_nox for layer in layers if layer.cpu)
 
 
 def _layer(
@@ -112,7 +118,8 @@ def _path(vllm_src: Path | None) -> list[Lack]:
     from validate.kernels import compiling
     from validate.paths.vllm import source
 
-    return refusal(lambda: compiling.files(source.opened(vllm_src).root), f"nox -s build, which downloads it; or {ASKED}")
+    there = vllm_src is not None
+    return refusal(lambda: compiling.files(source.opened(vllm_src).root), ASKED, by_nox=not there)  # it downloads them
 
 
 def _compilers() -> list[Lack]:
@@ -120,8 +127,7 @@ def _compilers() -> list[Lack]:
     found = []
     for pip in needs.missing():
         name, bare, _ = pip.partition(" (--no-deps)")
-        do = f"pip install {'--no-deps ' if bare else ''}'{name}'"
-        found.append(Lack(f"{name} is not installed", ENVIRONMENT.format("build") + do))
+        found.append(Lack(f"{name} is not installed", f"pip install {'--no-deps ' if bare else ''}'{name}'", by_nox=True))
     return found
 
 
@@ -165,7 +171,9 @@ def _servers() -> list[Lack]:
 def _sign_off(layers: Iterable[Layer]) -> Layer:
     """A release is signed off by what ran on GB300, and by nothing else."""
     wanted = ("numerics on gb300-tp16", "build", "races, models", "Kimi K3's servers on GB300", "evals of Kimi K3, by URL")
-    lacks = [Lack(f"{layer.name} cannot run here") for layer in layers if layer.name in wanted and not layer.can_run]
+    lacks = [
+        Lack(f"{layer.name} cannot run here") for layer in layers if layer.name in wanted and not (layer.can_run or layer.by_nox)
+    ]
     return Layer("sign-off", "the runs on GB300 above; python -m validate signoff reads records made elsewhere", tuple(lacks))
 
 
@@ -173,4 +181,4 @@ def nox() -> str:
     """What nox changes about packages that are lacking."""
     if shutil.which("nox") is None:
         return "nox is not on the PATH (pip install nox): without it, layers run in this environment"
-    return "nox is here: each session makes an environment of its own, so packages that are lacking here do not stop it"
+    return "nox is here: each session makes an environment of its own, with the packages that are lacking here"

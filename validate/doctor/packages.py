@@ -18,7 +18,7 @@ def lacking(extra: str = "") -> list[Lack]:
     """One line for each distribution of an extra that is not here, or not in a version that is asked for."""
     named = f"'.[{extra}]'" if extra else "."
     wrong = [line for requirement in wanted(extra) if (line := _wrong(requirement))]
-    return [Lack(line, f"pip install -e {named}") for line in wrong]
+    return [Lack(line, f"pip install -e {named}", by_nox=True) for line in wrong]
 
 
 def lacking_of(*extras: str) -> list[Lack]:
@@ -41,7 +41,7 @@ def plugin() -> list[Lack]:
     """How vLLM finds the stand-in: an entry point, which this project has only where it is installed."""
     there = {entry.name for entry in metadata.entry_points(group="vllm.general_plugins")}
     what = f"vLLM does not find the stand-in: no installed distribution has the entry point {PLUGIN}"
-    return [] if PLUGIN in there else [Lack(what, "pip install -e .")]
+    return [] if PLUGIN in there else [Lack(what, "pip install -e .", by_nox=True)]
 
 
 def _of(requirement: Requirement, extra: str) -> bool:
