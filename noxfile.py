@@ -25,6 +25,7 @@ nox.options.sessions = ["numerics"]
 
 def setup(session: nox.Session, extras: str = "") -> None:
     if not CURRENT:
+        session.log("what is not installed yet takes minutes, and says nothing meanwhile")
         session.install("-q", "-e", f".{extras}")
 
 

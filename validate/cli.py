@@ -88,10 +88,13 @@ def numerics(
 
 @app.command()
 def show(run: Run) -> int:
-    """Prints a run record. Exit code 0 if it can be read, whatever its verdict."""
+    """Prints a run record, of another layer than numerics its summary. Exit code 0 if it can be read, whatever its verdict."""
     from validate.records import folder
     from validate.report import summary
 
+    if (run / folder.SUMMARY).is_file() and folder.layer(run) != "numerics":
+        typer.echo(folder.text(run / folder.SUMMARY))
+        return 0
     manifest, lines = folder.read_manifest(run), folder.read_lines(run)
     special = run / f"{manifest.arguments.mode}.md"
     typer.echo(special.read_text(encoding="utf-8") if special.exists() else summary.render(manifest, lines))
@@ -162,25 +165,23 @@ def power(
 
 
 @app.command()
-def faults() -> int:
-    """Lists the planted faults: of decode stages (numerics --plant), long recurrences (drift), whole engines (record)."""
+def faults(
+    keyword: Annotated[
+        str | None, typer.Option("-k", help="parts of faults' names, joined by and, or, not; or a whole name")
+    ] = None,
+) -> int:
+    """Lists the planted faults: of stages (numerics --plant), protocols (races), long recurrences (drift), engines (record)."""
     from rich.table import Table
 
-    from validate.faults import catalogue, engine
-    from validate.faults import drift as long
+    from validate.faults.listed import listed
     from validate.report.console import console
 
-    table = Table("fault", "path", "subtle", "stands for")
-    for fault in catalogue().values():
-        table.add_row(fault.name, fault.path, "subtle" if fault.subtle else "", fault.stands_for)
-    recurrences = Table("fault of a long recurrence", "from step", "stands for")
-    for late in long.catalogue().values():
-        recurrences.add_row(late.name, f"{late.from_step:,}", late.stands_for)
-    whole = Table("fault of a whole engine", "shown by", "stands for")
-    for planted in engine.catalogue().values():
-        whole.add_row(planted.name, planted.shown, planted.stands_for)
-    for shown in (table, recurrences, whole):
-        console().print(shown)
+    found = listed(keyword)
+    for one in found:
+        table = Table(*one.header)
+        for row in one.rows:
+            table.add_row(*row)
+        console().print(table, markup=False)
     return 0
 
 

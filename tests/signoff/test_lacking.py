@@ -53,9 +53,9 @@ def races(found: list[Explored], **asked: Any) -> list[str]:
 def test_every_search_and_schedule_is_wanted() -> None:
     every = [Explored(search=s, states=1, steps=1, seconds=0.0, complete=True) for s in searching.searches(Asked())]
     assert races(every) == races(every, walks=200) == []
-    assert races(every[1:]) == [f"1 searches, the first of them {every[0].search.name}"]
+    assert races(every[1:]) == [f"without 1 searches, the first of them {every[0].search.name}"]
     assert races(every, walks=2) == ["2 random schedules of a size, not 100"]
-    assert races(every, moved=None) == ["vLLM's files, held against those that its models were written after: --vllm-src"]
+    assert races(every, moved=None) == ["its models were not held against vLLM's files: --vllm-src"]
 
 
 def drift(steps: int, *subjects: str) -> list[str]:
@@ -86,7 +86,7 @@ def test_every_scene_of_an_arm_set_is_wanted(wanted: tuple[str, ...]) -> None:
     for name in wanted:
         scenes = lacking._scenes(name)
         assert engines(name, wanted) == []
-        assert engines(name, wanted, scenes=tuple(scenes[1:])) == [f"1 scenes of {name}, the first of them {scenes[0]}"]
+        assert engines(name, wanted, scenes=tuple(scenes[1:])) == [f"without 1 scenes of {name}, the first of them {scenes[0]}"]
 
 
 def test_a_smaller_arm_set_or_ones_own_is_not_the_whole() -> None:
@@ -110,4 +110,4 @@ def test_every_item_of_a_benchmark_is_wanted() -> None:
         made = Benchmarks(verdict=Verdict.PASS, exit_code=0, folders=(), arms=arms, checks=())
         assert list(lacking.of_benchmarks(made)) == says
         fewer = made.model_copy(update={"arms": (arms[0], arms[2])})
-        assert "an A/A arm: how far the default path differs from itself" in lacking.of_benchmarks(fewer)
+        assert "without an A/A arm: how far the default path differs from itself" in lacking.of_benchmarks(fewer)

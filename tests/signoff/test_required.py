@@ -78,8 +78,14 @@ def test_what_was_emulated_signs_nothing(part: Any) -> None:
         ),
         # A verdict that its own checks do not bear out is not believed.
         (engines.WHOLE, {"checks": (finding(Verdict.FAIL, "row 3 is stale"),)}, "failed", "row 3 is stale", Verdict.FAIL),
-        ("numerics", {"lacks": ("-k kda: 9 cases",)}, "partial", "it lacks -k kda: 9 cases", Verdict.INVALID),
-        (races.MODELS, {"lacks": ("90 searches",)}, "partial", "it lacks 90 searches", Verdict.INVALID),
+        ("numerics", {"lacks": ("-k kda: 9 cases",)}, "partial", "it is not the whole: -k kda: 9 cases", Verdict.INVALID),
+        (
+            races.MODELS,
+            {"lacks": ("without 90 searches",)},
+            "partial",
+            "whole: without 90 searches",
+            Verdict.INVALID,
+        ),
         (evals.PART, {"lacks": ("gsm8k: 20 of 1319 items",)}, "partial", "gsm8k: 20 of 1319 items", Verdict.INVALID),
         ("numerics", {"deployment": {"tensor_parallel_size": 16}}, "another deployment", "is 16", Verdict.INVALID),
         ("numerics", OLDER | {"vllm": "0.32.0"}, "stale", "it ran vLLM 0.32.0, the newest record 0.33.0", Verdict.INVALID),

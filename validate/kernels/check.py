@@ -172,17 +172,28 @@ def _architecture(request: Request, arch: str, wanted: Sequence[Deployment], out
         left = [name for name in names if name not in found.results]
         out.print(f"{arch}: {len(names)} variants, {found.cached} known, {len(left)} to compile", markup=False, soft_wrap=True)
         told = time.monotonic()
-        for name, result in compiler.compile(left):
-            found.results[name] = result
-            if "error" not in result:
-                cache.put(keys[name], result)
-            if time.monotonic() - told > PROGRESS_EVERY:
-                told = time.monotonic()
-                out.print(
-                    f"{arch}: {len(found.results)} of {len(names)}, {len(found.failed)} failed", markup=False, soft_wrap=True
-                )
+        try:
+            for name, result in compiler.compile(left):
+                found.results[name] = result
+                if "error" not in result:
+                    cache.put(keys[name], result)
+                if time.monotonic() - told > PROGRESS_EVERY:
+                    told = time.monotonic()
+                    out.print(_progress(found, len(names), told - start), markup=False, soft_wrap=True)
+        except KeyboardInterrupt:
+            kept = len(found.compiled)
+            out.print(
+                f"interrupted; {kept} of {len(names)} variants of {arch} are kept: the same command goes on", soft_wrap=True
+            )
+            raise
     found.seconds = time.monotonic() - start
     return found
+
+
+def _progress(found: Architecture, wanted: int, seconds: float) -> str:
+    there = len(found.results)
+    left = seconds / max(1, there - found.cached) * (wanted - there)
+    return f"{found.name}: {there} of {wanted}, {len(found.failed)} failed, about {left / 60:.0f} min left"
 
 
 def _compare(found: Architecture, recorded: golden.Golden, made_with: dict[str, str], *, whole: bool) -> None:

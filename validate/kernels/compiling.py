@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 
 from validate.errors import InputError
 from validate.kernels.deployment import Deployment
+from validate.processes import end_workers
 from validate.records.provenance import version
 
 ARCHITECTURES = ("sm_100a", "sm_103a")  # B200 and GB200; B300 and GB300
@@ -83,7 +85,9 @@ class Compiler:
     def __enter__(self) -> "Compiler":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:  # Ctrl-C, say: a variant that is half compiled is of no use
+            end_workers()
         self._stop()
         self._scratch.cleanup()
 
@@ -171,6 +175,7 @@ _dump: Path
 
 def _start(root: Path, arch: str, deployments: tuple[Deployment, ...], scratch: str) -> None:
     global _recorder, _plan, _dump
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's matter
     _dump = Path(tempfile.mkdtemp(dir=scratch))
     for dsl in ("CUTE_DSL", "CUTE_EXPERIMENTAL_DSL"):  # gemm/splitk.py is compiled by the second
         os.environ |= {f"{dsl}_ARCH": arch, f"{dsl}_KEEP_PTX": "1", f"{dsl}_KEEP_CUBIN": "1", f"{dsl}_DUMP_DIR": str(_dump)}

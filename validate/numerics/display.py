@@ -72,7 +72,7 @@ class Display:
         return table
 
     def _render(self) -> Group:
-        return Group(self.table(), self._progress())
+        return Group(self._progress(), self.table())  # a table that is longer than the screen is cut off at its end
 
     def _progress(self) -> Text:
         done, spent = sum(self._done.values()), time.monotonic() - self._start

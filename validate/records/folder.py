@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from validate.errors import InputError
 from validate.records.model import SCHEMA_VERSION, Line, Manifest
 
-MANIFEST, MEASUREMENTS = "manifest.json", "measurements.jsonl"
+MANIFEST, MEASUREMENTS, SUMMARY = "manifest.json", "measurements.jsonl", "summary.md"
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
@@ -66,6 +66,13 @@ def append(file: Path, lines: Iterable[BaseModel]) -> None:
             opened.flush()
     except OSError as error:
         raise unwritable(file, error) from error
+
+
+def layer(folder: Path) -> str:
+    """Of which layer a run is, as its manifest says; "" where there is none, or it says nothing."""
+    path = folder / MANIFEST
+    found = re.search(r'"layer":\s*"([\w-]+)"', text(path)) if path.is_file() else None
+    return found[1] if found else ""
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -32,7 +32,9 @@ def unseal(there: Path) -> None:
 def digest(there: Path) -> str:
     """SHA-256 of ``SHA256SUMS``: it stands for the whole record. InputError if there is none."""
     if not (there / SUMS).is_file():
-        raise InputError(f"{there} has no {SUMS}: the run was killed, or made by an earlier version; resume it, or make it again")
+        raise InputError(
+            f"{there} has no {SUMS}: it runs still, or was killed, or made by an earlier version; resume it, or leave it out"
+        )
     return hashlib.sha256(text(there / SUMS).encode()).hexdigest()
 
 

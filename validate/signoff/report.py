@@ -48,9 +48,9 @@ class Report(Record):
         return sorted(found, key=lambda one: order.index(one.part) if one.part in order else len(order))
 
     def judged(self, layer: Layer) -> Verdict | None:
-        """The worst verdict of a layer's records, None where it has none."""
+        """The worst verdict of a layer's records, and of why they do not do; None where it has none."""
         found = [one.verdict for one in self.of(layer) if one.planted is None]
-        return worst(found) if found else None
+        return worst([*found, verdict([one for one in self.refusals if one.layer == layer])]) if found else None
 
     def ran(self) -> list[str]:
         """What was run on what, in words; of the three, those that were not run are said, too."""
@@ -125,7 +125,7 @@ def identity(report: Report) -> list[tuple[str, str]]:
     images = [one.machine.image or "not recorded" for one in report.evidence if one.runs_on == "gb300"]
     data = [f"{name} {digest}" for one in report.evidence for name, digest in one.data.items()]
     found = {
-        "image": images,
+        "image": images or ([f"of no record; asked for: {report.image}"] if report.image else []),
         "suite": [f"{(one.suite or 'unknown')[:12]}{' and changes' if one.dirty else ''}" for one in report.evidence],
         "vLLM": [one.vllm for one in report.evidence if "not run" not in one.vllm],
         "engines": [_engine(one) for one in report.evidence if one.weights],

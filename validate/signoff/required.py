@@ -103,7 +103,7 @@ def _of_part(part: Part, given: Sequence[Evidence], drafts: str | None) -> Itera
     missed = [task for task in TASKS if not _asked(task, whole)] if part.name == evals.PART else []
     if missed or not whole:
         for one in counting:
-            yield from (_refusal("partial", one, f"it lacks {lack}") for lack in one.lacks)
+            yield from (_refusal("partial", one, f"it is not the whole: {lack}") for lack in one.lacks)
     for task in missed:
         if not _asked(task, counting):
             yield _missing(part, f"{task} was not asked on GB300{with_drafts}")

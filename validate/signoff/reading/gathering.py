@@ -30,19 +30,34 @@ class Gathered:
 
 def gathered(paths: Sequence[Path]) -> Gathered:
     """InputError names a folder without a record, and a record that was altered, is damaged or of another schema version."""
+    if gone := next((path for path in paths if not path.is_dir()), None):
+        raise InputError(f"{gone} is no folder: give folders of runs, or one that holds them")
     found = [
         (path, sorted({file.parent for name in (MANIFEST, COMPARISON, DETECTION) for file in path.rglob(name)})) for path in paths
     ]
     if bare := next((path for path, folders in found if not folders), None):
         raise InputError(f"{bare} holds no run record: give folders of runs, or one that holds them")
     folders = list(dict.fromkeys(folder.resolve() for _, inside in found for folder in inside))
-    sealed = {folder: verified(folder) for folder in folders}
+    sealed = _verified(folders)
     files = {folder: _json(_file(folder)) for folder in folders}
     arms = {sealed[folder].digest: folder for folder, written in files.items() if _arm(written)}
     every = [one for folder, written in files.items() for one in _read(folder, written, sealed[folder], arms)]
     return Gathered(
         tuple(one for one in every if isinstance(one, Evidence)), tuple(one for one in every if isinstance(one, Matrix))
     )
+
+
+def _verified(folders: Sequence[Path]) -> dict[Path, Source]:
+    """InputError names all that are not."""
+    found, wrong = dict[Path, Source](), list[str]()
+    for folder in folders:
+        try:
+            found[folder] = verified(folder)
+        except InputError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise InputError("; ".join(wrong))
+    return found
 
 
 def verified(folder: Path) -> Source:

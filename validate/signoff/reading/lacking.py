@@ -41,11 +41,11 @@ def of_races(manifest: Searched, found: Sequence[Explored]) -> Iterator[str]:
     """Searches that were not made, fewer random schedules, models that may be of another vLLM."""
     made = [one.search for one in found]
     if lacking := [search.name for search in searching.searches(Asked()) if search not in made]:
-        yield f"{len(lacking)} searches, the first of them {lacking[0]}"
+        yield f"without {len(lacking)} searches, the first of them {lacking[0]}"
     if manifest.asked.walks < Asked().walks:
         yield f"{manifest.asked.walks} random schedules of a size, not {Asked().walks}"
     if manifest.moved is None:
-        yield "vLLM's files, held against those that its models were written after: --vllm-src"
+        yield "its models were not held against vLLM's files: --vllm-src"
 
 
 def of_drift(manifest: DriftManifest, outcomes: Sequence[Outcome]) -> Iterator[str]:
@@ -66,7 +66,7 @@ def of_engines(comparison: Comparison, wanted: Sequence[str]) -> Iterator[str]:
     else:
         lacking = [name for name in _scenes(specialized.arm_set) if name not in specialized.scenes]
         if lacking:
-            yield f"{len(lacking)} scenes of {specialized.arm_set}, the first of them {lacking[0]}"
+            yield f"without {len(lacking)} scenes of {specialized.arm_set}, the first of them {lacking[0]}"
     yield from _of_another_time(default, specialized)
 
 
@@ -75,7 +75,7 @@ def of_benchmarks(comparison: Benchmarks) -> Iterator[str]:
     if comparison.arms[-1].suite not in DEPLOYED:
         yield _named("suite", comparison.arms[-1].suite, DEPLOYED)
     if len(comparison.arms) < 3:
-        yield "an A/A arm: how far the default path differs from itself"
+        yield "without an A/A arm: how far the default path differs from itself"
     for plan in comparison.arms[-1].tasks:
         rows = SOURCES[plan.name].rows if plan.name in SOURCES else 0
         if (there := plan.items + len(plan.left_out)) < rows:
