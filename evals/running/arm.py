@@ -23,7 +23,8 @@ from validate.equivalence import attestation
 from validate.equivalence.arm import BACKENDS, ArmSet, Name
 from validate.equivalence.compare.comparability import apart
 from validate.equivalence.engine import Lost
-from validate.equivalence.record import model_digest, plantable
+from validate.equivalence.identity import served
+from validate.equivalence.record import plantable
 from validate.errors import InputError
 from validate.records import provenance, writer
 from validate.records.arm import NANS, Steps
@@ -194,6 +195,10 @@ def _kept(current: Recording) -> str:
 
 def _manifest(asked: Asked, arms: ArmSet, tasks: list[Planned], asker: Asker) -> EvalManifest:
     versions = {name: provenance.version(name) for name in ("lm-eval", "datasets")} | {"vllm": asker.version()}
+    identities = asker.identities()
+    found = next(iter(identities.values()))
+    if asked.urls:
+        found = served(identities, arms.arguments(asked.name), arms.environment)
     return EvalManifest(
         name=asked.name,
         suite=asked.file,
@@ -201,12 +206,12 @@ def _manifest(asked: Asked, arms: ArmSet, tasks: list[Planned], asker: Asker) ->
         stand_in=arms.stand_in,
         engine=arms.engine | {"model": arms.model},
         minimum=arms.minimum_specialized,
-        model=model_digest(arms.model),
+        model=found.weights,
         tasks=tuple(one.plan for one in tasks),
         concurrency=asked.suite.concurrency,
         planted=asked.plant,
         served=asked.urls,
         serves=asker.serves,
-        environment=asker.environment,
-        **provenance.made("evals", **versions),
+        environment=found.environment,
+        **provenance.made("evals", **versions) | {"machine": found.machine},
     )

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from validate.equivalence.identity import Identity
+
 
 @dataclass(frozen=True)
 class Question:
@@ -54,13 +56,13 @@ Replied = Callable[[Question, Reply], None]
 
 
 class Asker(Protocol):
-    """One arm's engine, or several that are alike.
+    """One arm's engine, or several that are alike. ``serves``: which model servers say they have."""
 
-    ``environment``: the VLLM_* variables that they were started with. ``serves``: which model servers say they have.
-    """
-
-    environment: dict[str, str]
     serves: str | None
+
+    def identities(self) -> dict[str, Identity]:
+        """Which engines they are, by their names, as their workers say."""
+        ...
 
     def ask(self, questions: Sequence[Question], replied: Replied) -> None:
         """Asks all, and calls ``replied`` in this thread with each that is through. Lost if no engine answers any more."""

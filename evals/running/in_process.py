@@ -12,6 +12,7 @@ from evals.running.watching import Stopped
 from validate.equivalence.arm import ArmSet, Name
 from validate.equivalence.engine import Lost
 from validate.equivalence.here import Here, line
+from validate.equivalence.identity import Identity
 from validate.errors import InputError
 from validate.long_output.signals.loops import loops
 
@@ -28,7 +29,7 @@ class InProcess:
             raise InputError(f"{arms.name} is not the stand-in: name its servers with --default-url and --specialized-url")
         self._here, self._concurrency = Here(arms, name, plant), concurrency
         self._tokenizer = tokenizer.load()
-        self.environment, self.serves = self._here.environment, self._here.serves
+        self.serves = self._here.serves
 
     def ask(self, questions: Sequence[Question], replied: Replied) -> None:
         """See ``Asker``."""
@@ -54,6 +55,10 @@ class InProcess:
         found = Account(self._here.steps(), self._here.metrics())
         self._here.count_anew()
         return {"in process": found}
+
+    def identities(self) -> dict[str, Identity]:
+        """See ``Asker``."""
+        return {"in process": self._here.identity()}
 
     def version(self) -> str:
         """See ``Asker``."""

@@ -17,6 +17,7 @@ from typing import Any
 from evals.running.asking import Account, Question, Replied, Reply
 from validate.equivalence.arm import ArmSet
 from validate.equivalence.engine import Lost
+from validate.equivalence.identity import Identity
 from validate.equivalence.server import PAUSES, SILENCE, Refused, Server
 from validate.errors import InputError
 from validate.long_output.signals.loops import loops, words
@@ -139,7 +140,6 @@ class Servers:
         if len(models := {str(replica.serves) for replica in self._replicas}) > 1:
             raise InputError(f"the servers of the arm serve different models: {', '.join(sorted(models))}")
         self._concurrency, self._pauses = concurrency, pauses
-        self.environment = arms.environment
         self.serves: str | None = models.pop()
         for replica in self._replicas:
             replica.facts()
@@ -184,6 +184,10 @@ class Servers:
         if not found:
             raise lost
         return found
+
+    def identities(self) -> dict[str, Identity]:
+        """See ``Asker``."""
+        return {replica.url: replica.identity() for replica in self._replicas}
 
     def version(self) -> str:
         """See ``Asker``. InputError if they differ."""

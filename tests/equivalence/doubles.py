@@ -12,8 +12,10 @@ from typing import Any
 from tests.server import Answers, running
 from validate.equivalence.arm import ArmSet
 from validate.equivalence.engine import Answer, Ended, Lost
+from validate.equivalence.identity import Identity
 from validate.equivalence.order import Order
 from validate.equivalence.scenes import Facts, Request
+from validate.records import provenance
 from validate.records.arm import Top
 
 BLOCK = 16
@@ -55,7 +57,11 @@ class Double:
     plays: list[list[str]] = field(default_factory=list)
     preemptions: int = 0
     environment: dict[str, str] = field(default_factory=dict)
+    weights: str = "0" * 16
     serves: str | None = None
+
+    def identity(self) -> Identity:
+        return Identity(provenance.machine(), self.environment, {}, self.weights)
 
     def facts(self) -> Facts:
         return Facts(BLOCK, 40, 200, 4)
@@ -102,6 +108,12 @@ class Double:
 
     def close(self) -> None:
         pass
+
+
+def worker(**changed: Any) -> dict[str, Any]:
+    """What a worker says of its engine."""
+    machine = provenance.machine().model_dump(mode="json")
+    return {"machine": machine, "environment": {}, "arguments": {}, "weights": "0" * 16} | changed
 
 
 @dataclass
@@ -158,7 +170,8 @@ def served(faults: Faults | None = None, longest: int = 200) -> Iterator[tuple[s
                     "sampled": 1,
                     "process": process,
                 }
-                self.say(json.dumps({"results": [said if body["method"] == "k3_parity_steps" else None]}))
+                answers = {"k3_parity_steps": said, "k3_parity_engine": worker()}
+                self.say(json.dumps({"results": [answers.get(body["method"])]}))
             else:
                 self.say('{"success": true}')
 

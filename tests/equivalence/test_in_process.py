@@ -137,3 +137,21 @@ def test_every_position_has_its_best_tokens(recorded: Recorded) -> None:
         assert all(len(top.ids) == 20 and list(top.logprobs) == sorted(top.logprobs, reverse=True) for top in one.top)
         assert one.times is not None
         assert len(one.times.intervals) == len(one.tokens) - 1
+
+
+def test_the_engine_says_that_it_is_what_was_asked_for() -> None:
+    """In a process of its own: an engine stays in it."""
+    code = """
+from validate.equivalence import identity
+from validate.equivalence.arm import load
+from validate.equivalence.in_process import InProcess
+arms = load("cpu-fp32-drafts")
+found = InProcess(arms, "specialized").identity()
+assert set(identity.PLACES) < set(found.arguments), found
+print(identity.unlike(found, arms.arguments("specialized"), arms.environment))
+print(identity.unlike(found, arms.arguments("default"), arms.environment))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=600
+    )
+    assert done.stdout.splitlines()[-2:] == ["[]", "['decode_backend is latency_specialized, not auto']"], done

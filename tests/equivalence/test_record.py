@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from tests.equivalence.doubles import Double, Faults, arm_set, decoded, served
-from validate.equivalence import record
+from validate.equivalence import identity, record
 from validate.equivalence.arm import ArmSet
 from validate.equivalence.engine import metric
-from validate.equivalence.record import Asked, model_digest
+from validate.equivalence.identity import model_digest
+from validate.equivalence.record import Asked
 from validate.equivalence.server import Server
 from validate.errors import InputError
 from validate.records import arm_folder, writer
@@ -312,7 +313,7 @@ def test_a_models_digest_is_of_its_files(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "w").write_bytes(bytes(3 * 2**20))
     first = model_digest(str(tmp_path))
-    monkeypatch.setattr(record, "WHOLE_FILE", 2**20)
+    monkeypatch.setattr(identity, "WHOLE_FILE", 2**20)
     by_ends = model_digest(str(tmp_path))
     (tmp_path / "w").write_bytes(bytes(3 * 2**20 - 1) + b"1")
     assert len({first, by_ends, model_digest(str(tmp_path))}) == 3

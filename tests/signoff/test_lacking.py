@@ -81,7 +81,7 @@ def engines(arm_set: str, wanted: tuple[str, ...], **default: Any) -> list[str]:
     return list(lacking.of_engines(made, wanted))
 
 
-@pytest.mark.parametrize("wanted", [lacking.DEPLOYED, lacking.BEFORE_A_MERGE, lacking.COMPANY, lacking.LONG])
+@pytest.mark.parametrize("wanted", [lacking.DEPLOYED, lacking.COMPANY, lacking.LONG])
 def test_every_scene_of_an_arm_set_is_wanted(wanted: tuple[str, ...]) -> None:
     for name in wanted:
         scenes = lacking._scenes(name)

@@ -114,6 +114,19 @@ def test_the_image_that_is_asked_for_is_the_one_that_counts() -> None:
     assert {one.kind for one in refusals(whole(), "sha256:next")} == {"stale"}
 
 
+def test_weights_that_are_known_by_name_alone_may_be_any() -> None:
+    named = [one.model_copy(update={"weights": "name org/K3"}) if one.weights else one for one in whole()]
+    found = refusals(named)
+    assert [(one.kind, one.part) for one in found] == [("unverified", one.part) for one in whole() if one.weights]
+    assert found[0].why == "which weights it served is not known, only their name org/K3"
+
+
+def test_one_image_has_many_names() -> None:
+    named = GB300.model_copy(update={"image": f"registry.example/vllm@{GB300.image}"})
+    assert refusals(changed(engines.WHOLE, machine=named)) == []
+    assert refusals(whole(), named.image) == []
+
+
 def test_a_part_of_a_part_does_no_harm_beside_the_whole() -> None:
     assert refusals([*whole(), evidence(lacks=("-k kda: 9 cases",), deployment={"tensor_parallel_size": 16})]) == []
 

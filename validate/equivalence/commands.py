@@ -73,7 +73,12 @@ def heading(arms: ArmSet) -> list[str]:
         lines.append(
             f"# On every node: export HEAD=the first node's address. {launch.nodes} nodes of {launch.gpus_per_node} GPUs."
         )
-    return [*lines, "# The folder that holds validate/ is on the PYTHONPATH of every node: vLLM's workers import from it."]
+    return [
+        *lines,
+        "# The folder that holds validate/ is on the PYTHONPATH of every node: vLLM's workers import from it.",
+        "# K3_PARITY_IMAGE is set there, too: the digest of the image that runs. Workers say it, and it goes into the records.",
+        "# Development endpoints obey whoever reaches them: the port is for this network alone.",
+    ]
 
 
 def servers(arms: ArmSet, names: Sequence[Name]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from validate.equivalence.identity import Identity
 from validate.equivalence.order import COMPANION, Order
 from validate.equivalence.scenes import Facts, Request
 from validate.records.arm import Times, Top, Transcript
@@ -78,13 +79,13 @@ Ended = Callable[[Answer], None]
 
 
 class Engine(Protocol):
-    """One engine, which runs one scene at a time.
+    """One engine, which runs one scene at a time. ``serves``: which model a server says it has."""
 
-    ``environment``: the VLLM_* variables that it was started with. ``serves``: which model a server says it has.
-    """
-
-    environment: dict[str, str]
     serves: str | None
+
+    def identity(self) -> Identity:
+        """Which engine it is, as its workers say."""
+        ...
 
     def facts(self) -> Facts:
         """What scenes are made for."""

@@ -25,6 +25,28 @@ FIELDS = {
     (f"{GPU}/model_runner.py", "BatchReqState"): {"num_scheduled_tokens", "is_prefilling_np", "prefill_runs_as_decode_np"},
     (f"{GPU}/sample/output.py", "SamplerOutput"): {"sampled_token_ids", "num_sampled"},
     (DECODE, "Step"): {"q"},
+    # identity.py reads these.
+    ("vllm/config/cache.py", "CacheConfig"): {"cache_dtype", "enable_prefix_caching", "mamba_ssm_cache_dtype"},
+    ("vllm/config/model.py", "ModelConfig"): {
+        "dtype",
+        "enable_trace_replay",
+        "enforce_eager",
+        "max_model_len",
+        "model",
+        "revision",
+        "seed",
+    },
+    ("vllm/config/parallel.py", "ParallelConfig"): {"decode_context_parallel_size", "tensor_parallel_size"},
+    ("vllm/config/scheduler.py", "SchedulerConfig"): {"max_num_batched_tokens", "max_num_seqs"},
+    ("vllm/config/speculative.py", "SpeculativeConfig"): {"method", "num_speculative_tokens"},
+    ("vllm/config/vllm.py", "VllmConfig"): {
+        "additional_config",
+        "cache_config",
+        "model_config",
+        "parallel_config",
+        "scheduler_config",
+        "speculative_config",
+    },
 }
 # Lines that say where vLLM calls what is wrapped, or what is asked of servers.
 SAID = (

@@ -1,4 +1,4 @@
-"""Inside vLLM's workers: which steps ran on which path, and which tokens each rank sampled.
+"""Inside vLLM's workers: which engine it is, which steps ran on which path, and which tokens each rank sampled.
 
 vLLM mixes ``Steps`` into its worker class (``worker_extension_cls``) and runs its methods on every rank (``collective_rpc``). Two
 kinds of engines are counted:
@@ -124,6 +124,7 @@ class Steps:
     model_runner: Any
     vllm_config: Any
     rank: int
+    local_rank: int
 
     def init_worker_extension(self) -> None:
         """Called by vLLM 0.33.0 when the device is ready: before the model is built and graphs are captured."""
@@ -149,6 +150,12 @@ class Steps:
 
             SpecializedDecode.plan = seen.planning(SpecializedDecode.plan)
         self._k3_parity_graphs = seen
+
+    def k3_parity_engine(self) -> dict[str, Any]:
+        """Which engine this is a worker of (``identity.py``)."""
+        from validate.equivalence import identity
+
+        return identity.of_worker(self)
 
     def k3_parity_reset(self) -> None:
         """Begins to count anew."""

@@ -3,11 +3,13 @@
 import contextlib
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from validate.equivalence.arm import ArmSet, Name
 from validate.equivalence.engine import block_size
+from validate.equivalence.identity import Identity, agreed
 from validate.equivalence.scenes import Facts
 from validate.errors import InputError
 from validate.records.secrets import told
@@ -41,6 +43,11 @@ class Here:
             self.engine = vllm.LLMEngine.from_engine_args(vllm.EngineArgs(**arguments))
         except Exception as error:  # whatever vLLM, its model or its device objects to
             raise InputError(f"vLLM does not start with the arm {name} of {arms.name}: {line(error)}") from error
+
+    def identity(self) -> Identity:
+        """See ``Engine``."""
+        found = agreed(self.engine.collective_rpc("k3_parity_engine"), "the engine")
+        return replace(found, environment=self.environment)
 
     def facts(self) -> Facts:
         """As the engine settled them."""

@@ -1,7 +1,6 @@
 """Records an arm: runs its scenes on one engine or on several servers, and keeps what ends as it ends."""
 
 import contextlib
-import hashlib
 import os
 import shlex
 import threading
@@ -17,6 +16,7 @@ from validate import keywords
 from validate.equivalence import attestation, order
 from validate.equivalence.arm import BACKENDS, ArmSet, Name
 from validate.equivalence.engine import CORRUPTED, PREEMPTIONS, Answer, Engine, Lost, metric, recorded
+from validate.equivalence.identity import served
 from validate.equivalence.in_process import InProcess
 from validate.equivalence.prompts import Prompts
 from validate.equivalence.scenes import Facts, Scene, build, digest, in_float32, with_tokens
@@ -29,7 +29,6 @@ from validate.verdict import Verdict
 
 ATTEMPTS = 3  # at a scene, with a server that comes back each time
 SUPPOSED = 16  # tokens a cache block, which only the engine knows; names of scenes do not depend on it
-WHOLE_FILE = 64 * 2**20  # bytes; of larger files of a model only their ends go into its digest
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ def _record(asked: Asked, out: Console, running: Engine | None) -> int:
         facts = {engine.facts() for engine in engines}
         if len(facts) > 1:
             raise InputError("the servers differ in block size: start them with the same arguments")
-        current = _recording(asked, facts.pop(), engines[0], earlier, out)
+        current = _recording(asked, facts.pop(), engines, earlier, out)
         with contextlib.nullcontext() if earlier else writer.alone(current.folder):
             return _recorded(asked, current, engines, source, out)
     finally:
@@ -230,31 +229,10 @@ def combined(steps: Steps, scene: str, counted: attestation.Counted, corrupted: 
     return Steps(source=counted.source, by_scene=by_scene, corrupted=total, ranks_agree=agree)
 
 
-def model_digest(model: str) -> str:
-    """Of a model's files, 16 hex digits: names, sizes, contents (of large files their first and last MiB). Of a name that is no
-    folder here, the name. Its documentation (Markdown) is not counted: vLLM does not read it.
-    """
-    root = Path(model)
-    if not root.is_dir():
-        return f"name {model}"
-    found = hashlib.sha256()
-    for path in sorted(path for path in root.rglob("*") if path.is_file() and path.suffix != ".md"):
-        size = path.stat().st_size
-        found.update(f"{path.relative_to(root)} {size}\n".encode())
-        with path.open("rb") as file:
-            if size <= WHOLE_FILE:
-                found.update(file.read())
-            else:
-                found.update(file.read(2**20))
-                file.seek(-(2**20), os.SEEK_END)
-                found.update(file.read())
-    return found.hexdigest()[:16]
-
-
-def _recording(asked: Asked, facts: Facts, engine: Engine, earlier: arm_folder.Arm | None, out: Console) -> Recording:
+def _recording(asked: Asked, facts: Facts, engines: Sequence[Engine], earlier: arm_folder.Arm | None, out: Console) -> Recording:
     arms, prompts = asked.arms, asked.arms.prompt_source()
     scenes = chosen(arms, facts, asked.keyword, asked.name)
-    manifest = _manifest(asked, facts, scenes, engine)
+    manifest = _manifest(asked, facts, scenes, engines)
     if earlier is None:
         there = folder.create(asked.output, f"{arms.name}-{asked.name}")
         arm_folder.write_manifest(there, manifest)
@@ -389,8 +367,12 @@ def _tenths(total: int, done: int) -> Iterator[int]:
     return (n for n in range(max(1, total // 10), total + 1, max(1, total // 10)) if n > done)
 
 
-def _manifest(asked: Asked, facts: Facts, scenes: list[Scene], engine: Engine) -> ArmManifest:
-    arms = asked.arms.of(asked.name)
+def _manifest(asked: Asked, facts: Facts, scenes: list[Scene], engines: Sequence[Engine]) -> ArmManifest:
+    arms, engine = asked.arms.of(asked.name), engines[0]
+    found = engine.identity()
+    if asked.urls:
+        identities = {url: one.identity() for url, one in zip(asked.urls, engines, strict=True)}
+        found = served(identities, asked.arms.arguments(asked.name), arms.environment)
     return ArmManifest(
         name=asked.name,
         arm_set=asked.file,
@@ -403,13 +385,13 @@ def _manifest(asked: Asked, facts: Facts, scenes: list[Scene], engine: Engine) -
         rounds_to=arms.rounds_to,
         layers=arms.layers,
         attn_res_block=arms.attn_res_block,
-        model=model_digest(arms.model),
+        model=found.weights,
         plan=digest(scenes),
         reproducible=arms.reproducible,
         planted=asked.plant,
         served=asked.urls,
         serves=engine.serves,
-        environment=engine.environment,
+        environment=found.environment,
         planned=sum(len(scene.requests) for scene in scenes),
-        **provenance.made(vllm=engine.version()),
+        **provenance.made(vllm=engine.version()) | {"machine": found.machine},
     )

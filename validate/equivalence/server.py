@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from validate.equivalence.arm import ArmSet
 from validate.equivalence.engine import Answer, Ended, Lost, best, block_size, ending
+from validate.equivalence.identity import Identity, agreed
 from validate.equivalence.in_process import FORCED_KEY
 from validate.equivalence.order import Order
 from validate.equivalence.scenes import Facts, Request
@@ -43,7 +44,6 @@ class Server:
             raise InputError(f"--url {url}: an address such as http://host:8000 is wanted")
         self.url, self._parts, self._arms = url, parts, arms
         self._pauses, self._silence = pauses, silence
-        self.environment = arms.environment
         self._traces = bool(arms.engine.get("enable_trace_replay"))
         try:
             models = json.loads(self._call("GET", "/v1/models", None))["data"]
@@ -103,12 +103,13 @@ class Server:
         finally:
             stop.set()
 
+    def identity(self) -> Identity:
+        """See ``Engine``."""
+        return agreed(self._workers("k3_parity_engine"), self.url)
+
     def steps(self) -> list[Mapping[str, Any]]:
         """See ``Engine``."""
-        results: list[Mapping[str, Any]] = json.loads(self._development("/collective_rpc", {"method": "k3_parity_steps"}))[
-            "results"
-        ]
-        return results
+        return self._workers("k3_parity_steps")
 
     def metrics(self) -> str:
         """See ``Engine``."""
@@ -217,6 +218,10 @@ class Server:
             raise Lost(f"{self.url} broke off: {_why(error)}") from error
         finally:
             connection.close()
+
+    def _workers(self, method: str) -> list[Mapping[str, Any]]:
+        results: list[Mapping[str, Any]] = json.loads(self._development("/collective_rpc", {"method": method}))["results"]
+        return results
 
     def _development(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         try:

@@ -26,7 +26,7 @@ Kind = Literal[
 TASKS = ("aime25", "gpqa_diamond", "gsm8k", "mrcr")  # the benchmarks that the path's authors name
 DEPLOYED = (engines.WHOLE, engines.LONG, engines.COMPANY, evals.PART)
 DICTATED = (engines.WHOLE, engines.LONG, engines.COMPANY)  # of dictated tokens, which vLLM takes without drafts alone
-IMAGE = re.compile(r"(\S+@)?sha256:[0-9a-f]{64}")  # a digest: what a tag names changes
+IMAGE = re.compile(r"(?:\S+@)?(sha256:[0-9a-f]{64})")  # a digest, of whichever registry: what a tag names changes
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,8 @@ def _of_record(one: Evidence) -> Iterator[Refusal]:
         yield _refusal(
             "unattested", one, f"its steps are not shown to have run on the specialized path: {one.proof or 'not counted'}"
         )
+    if one.runs_on == "gb300" and one.weights and one.weights.startswith("name "):
+        yield _refusal("unverified", one, f"which weights it served is not known, only their {one.weights}")
     for arm in one.arms:
         if not arm.verified:
             yield _refusal("unverified", one, f"the record of its arm {arm.name} is not among those given, or was never sealed")
@@ -146,7 +148,7 @@ def _stale(evidence: Sequence[Evidence], image: str | None) -> Iterator[Refusal]
     newest = max(evidence, key=lambda one: one.start)
     deployed = [one for one in evidence if one.runs_on == "gb300"]
     last = max(deployed, key=lambda one: one.start, default=newest)
-    wanted = last.machine.image if image is None else image
+    wanted = _digest(last.machine.image if image is None else image)
     for one in evidence:
         if one.suite != newest.suite:
             why = f"it was made by commit {one.suite or 'unknown'} of the suite, the newest record by {newest.suite or 'unknown'}"
@@ -158,10 +160,15 @@ def _stale(evidence: Sequence[Evidence], image: str | None) -> Iterator[Refusal]
             yield _refusal("stale", one, "which container image it ran in is not recorded: K3_PARITY_IMAGE was not set")
         elif not IMAGE.fullmatch(one.machine.image):
             yield _refusal("stale", one, f"which container image it ran in is not known: {one.machine.image} is no digest")
-        elif one.machine.image != wanted:
+        elif _digest(one.machine.image) != wanted:
             yield _refusal("stale", one, f"it ran in image {one.machine.image}, not in {wanted}")
         if _version(one) != _version(last):
             yield _refusal("stale", one, f"it ran vLLM {_version(one)}, the newest record {_version(last)}")
+
+
+def _digest(image: str | None) -> str | None:
+    found = IMAGE.fullmatch(image or "")
+    return found[1] if found else image
 
 
 def _version(one: Evidence) -> str:

@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evals.running.asking import Account, Question, Replied, Reply
+from tests.equivalence.doubles import worker
 from tests.server import Answers, running
 from validate.equivalence.engine import Lost
+from validate.equivalence.identity import Identity
+from validate.records import provenance
 
 STEP = {"kind": "decode", "rows": 1, "q": 1, "reason": ""}
 
@@ -40,6 +43,7 @@ class Double:
     asked: list[Question] = field(default_factory=list)
     steps: int = 0
     environment: dict[str, str] = field(default_factory=lambda: {"VLLM_COMPUTE_NANS_IN_LOGITS": "1"})
+    weights: str = "0" * 16
     serves: str | None = None
 
     def ask(self, questions: Sequence[Question], replied: Replied) -> None:
@@ -58,6 +62,9 @@ class Double:
             return self.reply(question)
         said = content(question.seed, question.messages[-1]["content"])
         return Reply(content=said, reasoning=f"I think of {question.messages[-1]['content']}", finish="stop", tokens=7)
+
+    def identities(self) -> dict[str, Identity]:
+        return {"a double": Identity(provenance.machine(), self.environment, {}, self.weights)}
 
     def count(self, question: Question) -> int:
         return sum(len(turn["content"]) for turn in question.messages)
@@ -90,6 +97,7 @@ class Trouble:
     ids: bool = True
     model: str = "m"
     event: Any = None
+    environment: dict[str, str] = field(default_factory=lambda: {"VLLM_COMPUTE_NANS_IN_LOGITS": "1"})
     processes: int = 1
     seconds: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -138,7 +146,8 @@ def served(trouble: Trouble | None = None, longest: int = 2048) -> Iterator[tupl
                 step = [{**STEP, "path": "default", "count": count}] if count else []
                 process = str(random.randrange(how.processes))
                 said = {"source": "a double", "steps": step, "sampled": 1, "process": process}
-                self.say(json.dumps({"results": [said if body["method"] == "k3_parity_steps" else None]}))
+                answers = {"k3_parity_steps": said, "k3_parity_engine": worker(environment=how.environment)}
+                self.say(json.dumps({"results": [answers.get(body["method"])]}))
 
         def complete(self, body: dict[str, Any]) -> None:
             asked.append(body)

@@ -21,7 +21,6 @@ from validate.records.model import Manifest
 
 PROFILES = ("gb300-tp8", "gb300-tp16")
 DEPLOYED = (*PROFILES, *(f"{name}-dspark" for name in PROFILES))  # arm sets of whole engines, and suites of benchmarks
-BEFORE_A_MERGE = tuple(f"pre-merge-{name}" for name in PROFILES)
 COMPANY = tuple(f"company-{name}" for name in DEPLOYED)
 LONG = tuple(f"long-{name}" for name in DEPLOYED)
 
