@@ -186,3 +186,7 @@ def test_it_prints(opened: Callable[..., Any], tmp_path: Path) -> None:
     assert not browser.find_element("tag name", "nav").is_displayed()
     assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert len(browser.execute_cdp_cmd("Page.printToPDF", {})["data"]) > 20_000
+    folded = "return [...document.querySelectorAll('details:not([open]) li')].map(one => one.checkVisibility())"
+    assert set(browser.execute_script(folded)) == {True}  # it is printed
+    soft = "return getComputedStyle(document.documentElement).getPropertyValue('--soft').trim()"
+    assert browser.execute_script(soft) == "#55595e"  # the light scheme's, on white

@@ -2,14 +2,16 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.signoff.made import IMAGE, changed, finding, gathered, table, whole
+from tests.signoff.made import CPU, IMAGE, changed, evidence, finding, gathered, table, whole
 from tests.support import ROOT
+from validate.records.model import NotRun
 from validate.report.console import console
 from validate.signoff import junit, markdown, report, session
 from validate.signoff.evidence import Line, Lines, Source
@@ -35,12 +37,44 @@ def test_the_first_screen_says_what_the_records_are_of() -> None:
     made = report.made(gathered(whole()), None)
     assert report.identity(made)[0] == ("image", IMAGE)
     assert report.identity(made)[3:] == [
+        ("arms", "all alike but for decode_backend"),
         ("engines", "tensor parallel 8, drafts none"),
         ("weights", "e" * 16),
         ("data", "aime25 a1, gpqa_diamond b2, gsm8k c3, mrcr_v2 d4"),
     ]
     page = html.render(made)
     assert page.index(IMAGE) < page.index("The four layers")
+
+
+def test_the_first_screen_has_the_proof_and_the_answers_that_are_none() -> None:
+    made = report.made(gathered(changed(evals.PART, failures="gsm8k 2 cut off and 1", attested=False, proof="3 of 9")), None)
+    row = next(row for row in report.screen(made) if row[1] == evals.PART)
+    assert row[-2:] == ("not attested: 3 of 9", "gsm8k 2 cut off and 1")
+    for text in (html.render(made), markdown.render(made)):
+        assert text.index("not attested: 3 of 9") < text.index("Why it is not signed")
+
+
+def test_a_layer_with_a_reason_against_it_is_no_pass() -> None:
+    made = report.made(gathered([one for one in whole() if one.part != engines.COMPANY]), None)
+    assert [made.judged(layer) for layer in ("numerics", "races", "equivalence", "evals")] == ["PASS", "INVALID", "PASS", "PASS"]
+
+
+def test_an_image_of_no_record_is_said_to_be_none() -> None:
+    made = report.made(gathered([evidence(runs_on="emulated", machine=CPU)]), IMAGE)
+    assert report.identity(made)[0] == ("image", f"of no record; asked for: {IMAGE}")
+
+
+def test_what_was_not_run_is_listed_in_every_form() -> None:
+    given = [one.model_copy(update={"not_run": (NotRun(what="dcp", why="one GPU"),)}) for one in whole()[:1]]
+    made = report.made(replace(gathered(given), left_out=("20260101-bench",)), None)
+    rows = report.not_run(made).rows
+    assert ("numerics", "dcp", "one GPU") in rows
+    assert ("races", "compute-sanitizer", "no record was given; it is not asked for") in rows
+    assert ("equivalence", "planted faults", "no record of --faults was given") in rows
+    assert ("numerics", "planted faults", "no record of --faults was given") not in rows  # there is its matrix
+    assert ("-", "20260101-bench", "its record says nothing that a release is judged by") in rows
+    for text in (html.render(made), markdown.render(made)):
+        assert "20260101-bench" in text
 
 
 def test_every_form_leads_with_the_decision_and_why() -> None:

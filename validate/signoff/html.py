@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from validate.signoff import plots
 from validate.signoff.evidence import LAYERS, Cell, Plot
-from validate.signoff.report import PROVENANCE, SCREEN, Report, identity, provenance, published, screen
+from validate.signoff.report import PROVENANCE, SCREEN, Report, identity, not_run, provenance, published, screen
 from validate.signoff.text import visible
 from validate.verdict import Verdict
 
@@ -29,6 +29,7 @@ def render(report: Report) -> str:
         identity=identity(report),
         screen=screen(report),
         screen_header=SCREEN,
+        not_run=not_run(report),
         published=published(report),
         provenance=provenance(report.evidence),
         provenance_header=PROVENANCE,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from validate.report import tables
 from validate.signoff.evidence import LAYERS, Evidence, Table
-from validate.signoff.report import PROVENANCE, SCREEN, Report, identity, provenance, published, screen
+from validate.signoff.report import PROVENANCE, SCREEN, Report, identity, not_run, provenance, published, screen
 from validate.signoff.text import visible
 
 SHOWN = 40  # rows of a table; the page and the JSON file have all
@@ -35,9 +35,9 @@ def render(report: Report) -> str:
             "## What the suite finds of planted faults",
             _tabled(("layer", "part", "found", "false alarms", "record"), found),
         ]
-    not_run = [(one.part, entry.what, entry.why) for one in report.evidence for entry in one.not_run]
-    if not_run:
-        text += ["## Not run", _tabled(("part", "what", "why"), not_run)]
+    left = not_run(report)
+    if left.rows:
+        text += ["## Not run", _tabled(left.header, left.rows)]
     text += ["## What was published, beside what was measured", *(part for table in published(report) for part in _table(table))]
     text += ["## Records", _tabled(PROVENANCE, provenance(report.evidence)), f"Made {report.made}."]
     return "\n\n".join(text) + "\n"

@@ -8,6 +8,7 @@ from validate.records import folder
 from validate.records.model import SCHEMA_VERSION, Record
 from validate.signoff.claims import Row, load, rows
 from validate.signoff.evidence import LAYERS, NO_DRAFTS, Cell, Evidence, Layer, Matrix, Table
+from validate.signoff.reading import races
 from validate.signoff.reading.gathering import Gathered
 from validate.signoff.required import PARTS, Refusal, refusals, verdict
 from validate.verdict import Verdict, worst
@@ -23,7 +24,10 @@ NAMES = {
 
 
 class Report(Record):
-    """``verdict``: PASS only where ``refusals`` is empty. ``image``: which was asked for. ``made``: UTC."""
+    """``verdict``: PASS only where ``refusals`` is empty. ``image``: which was asked for. ``made``: UTC.
+
+    ``left_out``: folders whose records say nothing that a release is judged by.
+    """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     layer: Literal["signoff"] = "signoff"
@@ -35,6 +39,7 @@ class Report(Record):
     evidence: tuple[Evidence, ...]
     matrices: tuple[Matrix, ...]
     claims: tuple[Row, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -71,6 +76,7 @@ def made(gathered: Gathered, image: str | None) -> Report:
         refusals=tuple(found),
         evidence=gathered.evidence,
         matrices=gathered.matrices,
+        left_out=gathered.left_out,
         claims=tuple(rows(load(), [measured for one in gathered.evidence for measured in one.measured])),
     )
 
@@ -112,12 +118,28 @@ def screen(report: Report) -> list[tuple[str, ...]]:
         for one in report.of(layer):
             said = f"planted: {one.planted}" if one.planted else one.headline
             part = one.part if one.drafts == NO_DRAFTS else f"{one.part}, drafts {one.drafts}"
-            found.append((layer, part, NAMES[one.runs_on], one.verdict.value, said))
+            found.append((layer, part, NAMES[one.runs_on], one.verdict.value, said, _path(one), one.failures or "-"))
         there = {one.part for one in report.of(layer)}
-        found += [
-            (layer, part.name, "-", "not run", "no record") for part in PARTS if part.layer == layer and part.name not in there
-        ]
+        lacking = [part.name for part in PARTS if part.layer == layer and part.name not in there]
+        found += [(layer, name, "-", "not run", "no record", "-", "-") for name in lacking]
     return found
+
+
+def _path(one: Evidence) -> str:
+    if one.attested is None:
+        return "-"
+    return f"{'attested' if one.attested else 'not attested'}: {one.proof or 'steps were not counted'}"
+
+
+def not_run(report: Report) -> Table:
+    """What was left out, and why: by the records themselves, and of what a sign-off would show beside them."""
+    found: list[tuple[Cell, ...]] = [(one.part, entry.what, entry.why) for one in report.evidence for entry in one.not_run]
+    parts = {one.part for one in report.evidence}
+    found += [("races", name, "no record was given; it is not asked for") for name in BESIDE if name not in parts]
+    tried = {matrix.layer for matrix in report.matrices}
+    found += [(layer, "planted faults", "no record of --faults was given") for layer in FAULTS if layer not in tried]
+    found += [("-", name, "its record says nothing that a release is judged by") for name in report.left_out]
+    return Table(title="Not run", header=("of", "what", "why"), rows=tuple(found))
 
 
 def identity(report: Report) -> list[tuple[str, str]]:
@@ -128,6 +150,7 @@ def identity(report: Report) -> list[tuple[str, str]]:
         "image": images or ([f"of no record; asked for: {report.image}"] if report.image else []),
         "suite": [f"{(one.suite or 'unknown')[:12]}{' and changes' if one.dirty else ''}" for one in report.evidence],
         "vLLM": [one.vllm for one in report.evidence if "not run" not in one.vllm],
+        "arms": [one.apart for one in report.evidence if one.apart],
         "engines": [_engine(one) for one in report.evidence if one.weights],
         "weights": [one.weights for one in report.evidence if one.weights],
         "data": data,
@@ -160,7 +183,9 @@ def provenance(evidence: Sequence[Evidence]) -> list[tuple[str, ...]]:
 
 PROVENANCE = ("record", "of", "suite", "vLLM", "image", "machine", "weights", "data", "made", "SHA-256 of its hashes")
 CLAIMS = ("source", "stage", "conditions", "published", "measured", "why nothing measured stands beside it")
-SCREEN = ("layer", "part", "ran on", "verdict", "figures")
+SCREEN = ("layer", "part", "ran on", "verdict", "figures", "steps on the specialized path", "responses that are no answers")
+BESIDE = (races.KERNELS, races.SANITIZER)
+FAULTS: tuple[Layer, ...] = ("numerics", "races", "equivalence")  # layers with a run of --faults of their own
 
 
 if __name__ == "__main__":  # python -m validate.signoff.report > docs/signoff.schema.json

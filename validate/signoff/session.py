@@ -18,6 +18,7 @@ from validate.signoff.text import visible
 from validate.verdict import Verdict
 
 SHOWN = 20  # reasons printed; the report has all
+SHORT = 5  # columns of the first screen that a terminal has room for
 LONGEST = 2000  # characters of one text
 
 
@@ -48,10 +49,10 @@ def write(there: Path, report: Report) -> None:
 def show(report: Report, out: Console) -> None:
     """The first screen, and why it is not signed."""
     out.print(f"What ran: {'; '.join(report.ran())}", markup=False)
-    table = Table(*SCREEN)
+    table = Table(*SCREEN[:SHORT])
     for row in screen(report):
         verdict = next((one for one in Verdict if one == row[3]), None)
-        table.add_row(*(escape(visible(cell, LONGEST)) for cell in row), style=COLOURS[verdict] if verdict else "")
+        table.add_row(*(escape(visible(cell, LONGEST)) for cell in row[:SHORT]), style=COLOURS[verdict] if verdict else "")
     out.print(table)
     for refusal in report.refusals[:SHOWN]:
         of = f" {refusal.record}" if refusal.record else ""

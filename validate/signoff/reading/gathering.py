@@ -22,10 +22,11 @@ SHOWN = 3  # altered files that an error names
 
 @dataclass(frozen=True)
 class Gathered:
-    """What all records say, in the order in which they were named."""
+    """What all records say, in the order in which they were named. ``left_out``: folders that say nothing of a release."""
 
     evidence: tuple[Evidence, ...]
     matrices: tuple[Matrix, ...]
+    left_out: tuple[str, ...] = ()
 
 
 def gathered(paths: Sequence[Path]) -> Gathered:
@@ -41,9 +42,12 @@ def gathered(paths: Sequence[Path]) -> Gathered:
     sealed = _verified(folders)
     files = {folder: _json(_file(folder)) for folder in folders}
     arms = {sealed[folder].digest: folder for folder, written in files.items() if _arm(written)}
-    every = [one for folder, written in files.items() for one in _read(folder, written, sealed[folder], arms)]
+    read = {folder: [*_read(folder, written, sealed[folder], arms)] for folder, written in files.items()}
+    every = [one for found in read.values() for one in found]
     return Gathered(
-        tuple(one for one in every if isinstance(one, Evidence)), tuple(one for one in every if isinstance(one, Matrix))
+        tuple(one for one in every if isinstance(one, Evidence)),
+        tuple(one for one in every if isinstance(one, Matrix)),
+        tuple(folder.name for folder, found in read.items() if not found and not _arm(files[folder])),
     )
 
 
@@ -87,8 +91,10 @@ def _read(folder: Path, written: dict[str, Any], source: Source, arms: dict[str,
 def _own(folder: Path, written: dict[str, Any], source: Source) -> Iterator[Evidence | Matrix]:
     """A record that is no arm and no comparison; what only measures speed contributes nothing."""
     layer, asked = written.get("layer"), written.get("arguments", written.get("asked", {}))
+    if not isinstance(asked, dict):
+        raise InputError(f"{folder / MANIFEST}: its arguments are no table")
     faults = asked.get("mode") == "faults" or asked.get("faults") is True
-    if layer == "numerics" and asked["mode"] == "numerics":
+    if layer == "numerics" and asked.get("mode") in (None, "numerics"):
         yield numerics.read(folder, source)
     elif layer == "numerics" and faults:
         yield numerics.matrix(folder, source)

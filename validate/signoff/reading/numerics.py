@@ -1,12 +1,12 @@
 """Numerics: every case's largest figure as a share of its bound, by stage."""
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+from pydantic import BaseModel
 
 from validate.records import folder as records
 from validate.records.model import Line, Manifest, verdict_of
@@ -87,15 +87,24 @@ def _table(lines: Iterable[Line]) -> Table:
     )
 
 
+class Planted(BaseModel):
+    """What is read of one planted fault."""
+
+    fault: str
+    stands_for: str
+    found: bool
+    failed: tuple[str, ...]
+
+
 def matrix(folder: Path, source: Source) -> Matrix:
     """A run of the planted faults: ``faults.jsonl``."""
-    found = [json.loads(row) for row in records.text(folder / "faults.jsonl").splitlines()]
-    rows = tuple((row["fault"], ", ".join(row["failed"]), row["stands_for"]) for row in found)
-    alarms = {row["fault"] for row in found}
+    found = records.complete(Planted, folder / "faults.jsonl")[0]
+    rows = tuple((row.fault, ", ".join(row.failed), row.stands_for) for row in found)
+    alarms = {row.fault for row in found}
     wrong = sum(
         line.subject not in alarms and line.verdict is not Verdict.PASS for line in records.read_lines(folder) if line.judged
     )
-    count = sum(bool(row["found"]) for row in found)
+    count = sum(row.found for row in found)
     return Matrix(
         layer="numerics", part="numerics", source=source, found=count, planted=len(found), false_alarms=wrong, rows=rows
     )
