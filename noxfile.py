@@ -214,6 +214,4 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def lint(session: nox.Session) -> None:
     setup(session, "[lint]")
-    tool(session, "ruff", "check", ".")
-    tool(session, "ruff", "format", "--check", ".")
-    tool(session, "mypy")
+    tools(session, ("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",))

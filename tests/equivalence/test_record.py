@@ -302,7 +302,7 @@ def test_an_address_that_nobody_listens_on(tmp_path: Path) -> None:
         over_http("http://127.0.0.1:9", arm_set(TWO), tmp_path)
     with pytest.raises(InputError, match="an address such as http://host:8000 is wanted"):
         over_http("ftp://x", arm_set(TWO), tmp_path)
-    with pytest.raises(InputError, match="--url of host: it is recorded") as refused:
+    with pytest.raises(InputError, match="the address of host holds a name or password") as refused:
         over_http("http://me:secret@host:8000", arm_set(TWO), tmp_path)
     assert "secret" not in str(refused.value)
     with served(longest=99) as (url, _), pytest.raises(InputError, match="has max_model_len 99, and the arm file 200"):

@@ -31,4 +31,6 @@ def test_one_that_does_not_is_named(url: str) -> None:
 def test_nothing_is_begun_then(tool: Tool, tmp_path: Path) -> None:
     assert "http://127.0.0.1:9 cannot be reached" in tool.refused("gate", "gb300-tp8", "--default-url", "http://127.0.0.1:9")
     assert "--over-ranks: no step of the gate profile cpu needs it" in tool.refused("gate", "--over-ranks", "torchrun")
+    for given in (("--default-url", "http://me:hunter2@127.0.0.1:9"), ("--over-ranks", "env HF_TOKEN=hunter2 torchrun")):
+        assert "hunter2" not in tool.refused("gate", "gb300-tp8", *given)
     assert not (tmp_path / "runs").exists()

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from validate.equivalence.arm import ArmSet
 from validate.equivalence.engine import Answer, Ended, Lost, best, block_size, ending
@@ -24,6 +23,7 @@ from validate.equivalence.order import Order
 from validate.equivalence.scenes import Facts, Request
 from validate.errors import InputError
 from validate.records.arm import Top
+from validate.records.secrets import address
 
 SILENCE = 600.0  # seconds without a word after which a server counts as lost: a prefill of a million tokens is faster
 CONNECT = 10.0
@@ -37,12 +37,7 @@ class Server:
     """One server. InputError if it cannot be reached, serves no model, or lacks the development endpoints."""
 
     def __init__(self, url: str, arms: ArmSet, pauses: tuple[float, ...] = PAUSES, silence: float = SILENCE) -> None:
-        parts = urlsplit(url if "//" in url else f"http://{url}")
-        if parts.username or parts.password:
-            raise InputError(f"--url of {parts.hostname}: it is recorded, so an address without a name or password is wanted")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InputError(f"--url {url}: an address such as http://host:8000 is wanted")
-        self.url, self._parts, self._arms = url, parts, arms
+        self.url, self._parts, self._arms = url, address(url), arms
         self._pauses, self._silence = pauses, silence
         self._traces = bool(arms.engine.get("enable_trace_replay"))
         try:

@@ -1,4 +1,4 @@
-"""A step's process: ``python -m validate.gate.child PARENT COMMAND…`` runs the command, and interrupts it if the gate ends.
+"""A step's process: ``python -m validate.gate.child PARENT SIGNAL COMMAND…`` runs the command, and sends it that if the gate ends.
 
 However the gate ends, the step is interrupted then and keeps its record. Of a parent that was killed Linux tells a child once for
 each of its threads, and a step that is interrupted twice loses what it was writing: hence this process between, which tells it
@@ -16,7 +16,7 @@ from validate.processes import told_when_parent_ends
 
 def main() -> None:
     """Ends as the command does, by its signal or with its exit code."""
-    parent, *command = sys.argv[1:]
+    parent, by, *command = sys.argv[1:]
     told: set[int] = set()
 
     def tell(number: int, _: FrameType | None) -> None:
@@ -26,7 +26,7 @@ def main() -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
-    told_when_parent_ends(signal.SIGINT)
+    told_when_parent_ends(signal.Signals(int(by)))
     if os.getppid() != int(parent):  # it ended before that
         sys.exit(130)
     process = subprocess.Popen(command)

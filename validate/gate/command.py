@@ -32,6 +32,7 @@ def gate(
     from validate.gate import profile as profiles
     from validate.gate import record, servers, session
     from validate.gate.given import Given
+    from validate.records.secrets import unrecorded
     from validate.report.console import console
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what there is is kept, and how to go on is said
@@ -40,6 +41,7 @@ def gate(
     except ValueError as error:
         raise InputError(f"--over-ranks: {error}") from error
     default, specialized = (tuple(url for url in urls or () if url) for urls in (default_url, specialized_url))
+    unrecorded(words, "--over-ranks")
     given = Given(default, specialized, words)  # a workflow's variable that is not set is an empty word
     begun = None if resume is None else record.read(resume)
     if begun is not None and profile not in (None, begun.profile_name):

@@ -32,7 +32,7 @@ def run(command: Sequence[str], log: Path, seconds: float, lock: int, by: signal
     process, nobody else continues the run. ``show`` is called now and then.
     """
     began = time.monotonic()
-    process = _start(command, log, lock)
+    process = _start(command, log, lock, by)
     stopped = False
     try:
         while process.poll() is None:
@@ -49,8 +49,8 @@ def run(command: Sequence[str], log: Path, seconds: float, lock: int, by: signal
     return Ended(process.returncode, time.monotonic() - began, stopped)
 
 
-def _start(command: Sequence[str], log: Path, lock: int) -> subprocess.Popen[bytes]:
-    child = [sys.executable, "-m", "validate.gate.child", str(os.getpid()), *command]
+def _start(command: Sequence[str], log: Path, lock: int, by: signal.Signals) -> subprocess.Popen[bytes]:
+    child = [sys.executable, "-m", "validate.gate.child", str(os.getpid()), str(int(by)), *command]
     try:
         with log.open("ab") as opened:
             # Not of the terminal's group: Ctrl-C there reaches this process, which tells the child once.

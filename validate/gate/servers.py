@@ -5,15 +5,17 @@ import urllib.request
 from collections.abc import Sequence
 
 from validate.errors import InputError
+from validate.records.secrets import address
 
 PATIENCE = 10.0  # seconds
 
 
 def answer(urls: Sequence[str]) -> None:
-    """InputError names one that does not."""
+    """InputError names one that does not, or whose address holds a secret."""
     for url in urls:
+        place = address(url)
         try:
-            with urllib.request.urlopen(f"{url if '//' in url else f'http://{url}'}/health", timeout=PATIENCE):
+            with urllib.request.urlopen(f"{place.geturl().rstrip('/')}/health", timeout=PATIENCE):
                 pass
         except urllib.error.HTTPError:
             pass  # it answers; what it serves is looked at by the steps

@@ -86,7 +86,8 @@ def _judged(one: StepRecord, ended: running.Ended, there: Path, since: float, sa
     elif verdict is Verdict.FAIL and not any(line.startswith(Verdict.FAIL) for line in failed):
         why.append("ended with exit code 1, and no check of its record failed")
         verdict = Verdict.INVALID
-    elif one.lacking and verdict is not Verdict.FAIL:
+    waits = bool(one.lacking) and verdict is not Verdict.FAIL
+    if waits and verdict is not Verdict.INVALID:
         why.append(f"needs {' and '.join(f'--{need}' for need in one.lacking)}, too")
         verdict = Verdict.INVALID
     if verdict is not Verdict.PASS:
