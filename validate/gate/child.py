@@ -1,4 +1,4 @@
-"""A step's process: ``python -m validate.gate.child PARENT SIGNAL COMMAND…`` runs the command, and sends it that if the gate ends.
+"""A step's process: ``python -m validate.gate.child PARENT SIGNAL COMMAND…`` runs it, and sends it the signal if the gate ends.
 
 However the gate ends, the step is interrupted then and keeps its record. Of a parent that was killed Linux tells a child once for
 each of its threads, and a step that is interrupted twice loses what it was writing: hence this process between, which tells it

@@ -86,10 +86,11 @@ def _judged(one: StepRecord, ended: running.Ended, there: Path, since: float, sa
     elif verdict is Verdict.FAIL and not any(line.startswith(Verdict.FAIL) for line in failed):
         why.append("ended with exit code 1, and no check of its record failed")
         verdict = Verdict.INVALID
-    waits = bool(one.lacking) and verdict is not Verdict.FAIL
-    if waits and verdict is not Verdict.INVALID:
-        why.append(f"needs {' and '.join(f'--{need}' for need in one.lacking)}, too")
-        verdict = Verdict.INVALID
+    waits = [f"needs {' and '.join(f'--{need}' for need in one.lacking)}, too"] if one.lacking else []
+    if waits and verdict in (Verdict.PASS, Verdict.INCONCLUSIVE):
+        why, waits, verdict = why + waits, [], Verdict.INVALID
     if verdict is not Verdict.PASS:
         why += findings.reasons(failed, said)
+    if verdict is Verdict.INVALID:
+        why = why[: findings.FIRST - 1] + waits
     return one.model_copy(update={"verdict": verdict, "exit_code": ended.code, "reasons": tuple(why[: findings.FIRST])})
