@@ -38,7 +38,7 @@ from evals.comparing.strata import Stratum
 from evals.records import folder
 from evals.records.model import EvalManifest
 from validate.equivalence.compare.finding import Check, Finding, check
-from validate.records import seal
+from validate.records import provenance, seal
 from validate.records.model import SCHEMA_VERSION, Record
 from validate.stats.holm import holm
 from validate.verdict import Verdict, worst
@@ -50,7 +50,7 @@ class Comparison(Record):
     """``comparison.json``.
 
     ``folders``: of the arms, specialized last; ``records``: their digests (records/seal.py). ``flips``: items that differ, by
-    task, of which ``flipped`` holds the first.
+    task, of which ``flipped`` holds the first. ``commit``, ``dirty`` and ``source``: of the code that compared.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -61,6 +61,9 @@ class Comparison(Record):
     records: tuple[str, ...] = ()
     arms: tuple[EvalManifest, ...]
     checks: tuple[Check, ...]
+    commit: str | None = None
+    dirty: bool | None = None
+    source: str = ""
     alarms: tuple[str, ...] = ()
     tasks: tuple[Task, ...] = ()
     ends: tuple[End, ...] = ()
@@ -255,5 +258,5 @@ def _long(one: Lengths) -> str:
 def _comparison(paths: list[Path], manifests: Sequence[EvalManifest], checks: list[Check], **figures: object) -> Comparison:
     verdict = worst(c.verdict for c in checks if c.verdict is not None)
     of = {"folders": [str(path) for path in paths], "records": [seal.known(path) for path in paths], "arms": list(manifests)}
-    fields = of | {"checks": checks} | figures
+    fields = of | {"checks": checks} | provenance.code("evals") | figures
     return Comparison.model_validate({"verdict": verdict, "exit_code": verdict.exit_code} | fields)

@@ -168,3 +168,54 @@ def test_an_output_that_ends_before_it_did_is_a_defect(sound: Arms) -> None:
     verdict, lines = judged(sound, claimed=False, specialized=ends)
     assert verdict is Verdict.FAIL
     assert "one ends after 6 tokens" in lines[0]
+
+
+def test_one_position_in_thousands_is_not_lost_in_an_rms(sound: Arms) -> None:
+    """64 positions, of which one is 0.079 nats off: an rms of less than the 0.01 that is allowed."""
+    verdict, lines = judged(sound, claimed=False, specialized=moves(0.079))
+    assert verdict is Verdict.FAIL
+    assert "0.079 nats in one position, 0.0395" in lines[0]
+    assert judged(sound, claimed=False, specialized=moves(0.03))[0] is Verdict.PASS
+    assert judged(sound, claimed=False, default=moves(0.03), specialized=moves(0.079))[0] is Verdict.PASS  # the default's own
+
+
+def test_the_runner_up_counts(sound: Arms) -> None:
+    def edit(made: Transcript) -> Transcript:
+        odd = Top(ids=made.top[3].ids, logprobs=(made.logprobs[3], made.logprobs[3] - 3))
+        return made.model_copy(update={"top": (*made.top[:3], odd, *made.top[4:])})
+
+    verdict, lines = judged(sound, claimed=False, specialized=edit)
+    assert verdict is Verdict.FAIL
+    assert "position 3: company: 1.41 nats in one position" in lines[0]
+
+
+def everywhere(edit: Edit, arms: Arms) -> Arms:
+    """In all repeats, and the first rounds, of the specialized arm."""
+    return replace(arms, specialized=replace(arms.specialized, transcripts=tuple(map(edit, arms.specialized.transcripts))))
+
+
+def test_where_too_little_is_compared_nothing_is_decided(sound: Arms) -> None:
+    places = [(size, turn, number) for size in (2, 5) for turn in range(3) for number in range(2)]
+    whole = tuple(transcript(*place, None) for place in places)
+    arms = replace(
+        sound,
+        default=replace(sound.default, transcripts=whole),
+        again=replace(sound.again, transcripts=whole),
+        specialized=replace(sound.specialized, transcripts=whole),
+    )
+
+    def early(made: Transcript) -> Transcript:
+        if made.scene.endswith("-0"):
+            return made
+        return made.model_copy(
+            update={"tokens": (1, *made.tokens[1:]), "top": (Top(ids=(1, 0), logprobs=(-1.0, -1.0)), *made.top[1:])}
+        )
+
+    found = company(everywhere(early, arms), YARDSTICK, TIES)
+    assert found is not None
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.findings[0].text == "company: 0 positions compared, and 64 of the default arm"
+    nothing = everywhere(lambda made: made.model_copy(update={"tokens": (), "logprobs": (), "top": ()}), arms)
+    found = company(nothing, YARDSTICK, NOISE)
+    assert found is not None
+    assert found.verdict is Verdict.INVALID

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.equivalence.toy import Arms
-from validate.equivalence.compare.comparison import compare
+from validate.equivalence.compare.comparison import compare, greedily
 from validate.equivalence.compare.drafts import acceptance
 from validate.records.arm_folder import Arm
 from validate.verdict import Verdict
@@ -66,10 +66,32 @@ def with_drafts(arm: Arm) -> Arm:
 
 
 def test_answers_with_and_without_drafts(sound: Arms) -> None:
-    arms = Arms(*map(with_drafts, sound))
+    arms = Arms(*map(with_drafts, drafting_arms(sound, lambda n: 0.6)))
     comparison = compare(arms, undrafted=sound.specialized)
-    assert comparison.verdict is Verdict.PASS
+    assert comparison.verdict is Verdict.PASS, [finding.line for finding in comparison.findings]
     assert [d.triage for d in comparison.undrafted] == ["identical"] * 40
+
+
+def test_an_engine_that_is_to_draft_and_does_not_is_another(sound: Arms) -> None:
+    comparison = compare(Arms(*map(with_drafts, sound)))
+    assert comparison.verdict is Verdict.INVALID
+    assert [finding.text for finding in comparison.findings] == ["acceptance: nothing was drafted"]
+
+
+def test_with_drafts_greedy_answers_say_what_forced_ones_do(sound: Arms) -> None:
+    """Up to the first other token; all logprobs 2 nats lower change no token, no acceptance and no repeat."""
+    arms = Arms(*map(with_drafts, drafting_arms(sound, lambda n: 0.6)))
+    lower = [t.model_copy(update={"logprobs": tuple(v - 2.0 for v in t.logprobs)}) for t in arms.specialized.transcripts]
+    comparison = compare(replace(arms, specialized=replace(arms.specialized, transcripts=tuple(lower))))
+    assert comparison.verdict is Verdict.FAIL
+    assert comparison.forced is not None
+    assert comparison.forced.requests_count == 39  # one of 40 greedy ones parts at once, in a tie
+    parted = [
+        t.model_copy(update={"tokens": (*t.tokens[:3], 95, *t.tokens[4:])}) if n == 0 else t
+        for n, t in enumerate(arms.specialized.transcripts)
+    ]
+    pairs = replace(arms, specialized=replace(arms.specialized, transcripts=tuple(parted))).pairs()
+    assert len(greedily(pairs)[0].specialized.tokens) == len(greedily(pairs)[0].specialized.top) == 3
 
 
 def test_drafts_that_change_a_token(sound: Arms) -> None:

@@ -1,6 +1,7 @@
 """Records from folders: each is verified, and one that was altered or is of another version is refused by name."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -64,6 +65,70 @@ def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
 
 def test_a_record_named_twice_counts_once(runs: Path) -> None:
     assert len(gathered([runs, next(runs.glob("*/manifest.json")).parent]).evidence) == 1
+
+
+def test_a_record_behind_a_link_counts(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    for there in runs.iterdir():
+        (tmp_path / "links" / there.name).symlink_to(there)
+    found = gathered([runs])
+    assert gathered([tmp_path / "links"]) == found
+    (runs / "round").symlink_to(runs)
+    assert gathered([runs]) == found
+
+
+def test_a_folder_that_cannot_be_looked_into_is_named(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = str(next(runs.iterdir()))
+    real = os.scandir
+
+    def scandir(path: object) -> object:
+        if str(path) == hidden:
+            raise PermissionError(13, "Permission denied", hidden)
+        return real(path)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(InputError, match=f"cannot read {hidden}: Permission denied"):
+        gathered([runs])
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [(None, "its arguments are no table"), ([], "its arguments are no table"), ({}, None), ({"walks": "many"}, "asked.walks")],
+)
+def test_arguments_that_are_none_are_one_line(runs: Path, asked: object, says: str | None) -> None:
+    file = next(runs.glob("*/manifest.json"))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"asked": asked}))
+    seal.seal(file.parent)
+    if says is None:
+        assert gathered([runs])
+        return
+    with pytest.raises(InputError, match=says):
+        gathered([runs])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("comparison.json", '{"layer": "taste"}', "a comparison of the layer taste, which is not known"),
+        ("comparison.json", '{"layer": "evals", "arms": null, "folders": [], "records": []}', "damaged: TypeError"),
+        ("manifest.json", "[" * 100_000, "recursion"),
+        ("manifest.json", '{"layer": "unheard"}', None),
+    ],
+)
+def test_what_is_damaged_or_not_known_is_named(tmp_path: Path, name: str, content: str, says: str | None) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).write_text(content)
+    seal.seal(tmp_path / "run")
+    if says is None:
+        assert gathered([tmp_path]).left_out == ("run",)
+        return
+    with pytest.raises(InputError, match=says):
+        gathered([tmp_path])
+
+
+def test_what_is_no_folder_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere is no folder"):
+        gathered([tmp_path / "nowhere"])
 
 
 def test_an_image_is_asked_for_by_its_digest(runs: Path) -> None:

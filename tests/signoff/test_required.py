@@ -7,7 +7,7 @@ import pytest
 from tests.signoff.made import CPU, GB300, TASKS, changed, engine, evidence, finding, whole
 from validate.signoff.evidence import Source
 from validate.signoff.reading import engines, evals, races
-from validate.signoff.required import DEPLOYED, DICTATED, PARTS, refusals, verdict
+from validate.signoff.required import DEPLOYED, PARTS, refusals, verdict
 from validate.verdict import Verdict
 
 OTHER = GB300.model_copy(update={"image": "sha256:" + "2" * 64})
@@ -90,6 +90,7 @@ def test_what_was_emulated_signs_nothing(part: Any) -> None:
         ("numerics", {"deployment": {"tensor_parallel_size": 16}}, "another deployment", "is 16", Verdict.INVALID),
         ("numerics", OLDER | {"vllm": "0.32.0"}, "stale", "it ran vLLM 0.32.0, the newest record 0.33.0", Verdict.INVALID),
         ("numerics", {"machine": GB300.model_copy(update={"image": "vllm:latest"})}, "stale", "is no digest", Verdict.INVALID),
+        (races.MODELS, {"vllm": "0.32.0, not run"}, "stale", "its models are of vLLM 0.32.0", Verdict.INVALID),
         ("numerics", {"verdict": Verdict.INVALID, "end": None, "checks": ()}, "invalid", "the run did not end", Verdict.INVALID),
     ],
 )
@@ -164,7 +165,7 @@ def test_drafts_alone_show_nothing_of_dictated_tokens() -> None:
     others = [one for one in whole() if one.part not in DEPLOYED]
     found = refusals([*others, *WITH_DRAFTS])
     assert {(one.kind, one.part, one.why) for one in found} == {
-        ("missing", part, "there is no record of it without drafts") for part in DICTATED
+        ("missing", part, "there is no record of it without drafts") for part in (engines.WHOLE, engines.LONG, engines.COMPANY)
     }
 
 
@@ -172,6 +173,18 @@ def test_a_part_of_the_draft_records_does_not_count_for_those_without() -> None:
     """As a record with drafts, whole engines lack what the ones without have: the tokens of the default path, given."""
     less = [one.model_copy(update={"lacks": ("2 scenes",)}) if one.part == engines.LONG else one for one in WITH_DRAFTS]
     assert [(one.kind, one.part) for one in refusals([*whole(), *less])] == [("partial", engines.LONG)]
+
+
+@pytest.mark.parametrize("changes", [{"lacks": ("arm set mine",)}, {"planted": "logits-scaled"}])
+def test_a_part_with_other_drafts_asks_for_nothing(changes: dict[str, Any]) -> None:
+    part = engine(engines.WHOLE, "equivalence", deployment=DRAFTS | {"drafts": "dspark 3", "max_num_seqs": 9}, **changes)
+    assert [one.kind for one in refusals([part, *whole()])] == (["planted"] if "planted" in changes else [])
+
+
+def test_a_missing_part_with_drafts_is_not_told_as_emulated() -> None:
+    emulated = engine(engines.LONG, "equivalence", runs_on="emulated", machine=CPU)
+    found = refusals([*whole(), *(one for one in WITH_DRAFTS if one.part != engines.LONG), emulated])
+    assert [one.why for one in found] == ["there is no record of it on GB300 with the drafts dspark 7"]
 
 
 def test_emulated_drafts_ask_for_nothing() -> None:

@@ -8,6 +8,7 @@ whoever has read it again.
 import hashlib
 import importlib.util
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from importlib import resources
@@ -58,6 +59,13 @@ def moved(root: Path, protocols: Iterable[str]) -> dict[str, tuple[str, ...]]:
     known = json.loads(resources.files("validate.races").joinpath("origins.json").read_text(encoding="utf-8"))
     found = {name: tuple(file for file in FILES[name] if _digest(root, file) != known[file]) for name in protocols}
     return {name: files for name, files in found.items() if files}
+
+
+def version(root: Path) -> str:
+    """Of the vLLM under ``root``, as its build wrote it; "unknown" of a checkout that was not built."""
+    file = root / "vllm/_version.py"
+    found = re.search(r"__version__ = version = '([^']+)'", file.read_text(encoding="utf-8")) if file.is_file() else None
+    return found[1] if found else "unknown"
 
 
 def digests(root: Path) -> dict[str, str | None]:

@@ -65,12 +65,14 @@ class Manifest(Made):
     """Which run it was.
 
     ``moved``: by protocol the files of vLLM's that are not as its model was read from them; None if none were held against it.
+    ``vllm``: the version of those files.
     """
 
     layer: Literal["races"] = "races"
     asked: Asked
     planned: int
     moved: dict[str, tuple[str, ...]] | None = None
+    vllm: str | None = None
     verdict: Verdict | None = None
 
 

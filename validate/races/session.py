@@ -31,6 +31,7 @@ def begin(asked: Asked, output: Path, vllm_src: Path | None = None) -> Path:
         asked=asked,
         planned=len(searches),
         moved=moved,
+        vllm=None if files is None else origins.version(files),
         **provenance.made(),
     )
     folder.write_manifest(there, manifest)

@@ -14,6 +14,7 @@ from validate.records.model import Machine
 
 PACKAGE = Path(__file__).resolve().parents[1]
 NOT_INSTALLED = "not installed"
+PARTS = (":/validate", ":/evals", ":/golden", ":/pyproject.toml")  # what runs of the suite depend on; not their own output
 IMAGE = "K3_PARITY_IMAGE"  # the variable by which a runner says which image it started: from within a container nobody can tell
 _DISTRIBUTIONS = ("k3-parity", "torch", "numpy", "pydantic", "pytest", "pytest-xdist")
 _COMPILERS = ("triton", "nvidia-cutlass-dsl", "apache-tvm-ffi", "flashinfer-python")  # of vLLM's kernels; where installed
@@ -24,15 +25,13 @@ def made(*beside: str, **further: str) -> dict[str, Any]:
 
     ``beside``: packages whose code runs, too. ``further``: versions of what else it depends on.
     """
+    return {"versions": versions() | further, **code(*beside), "machine": machine(), "start": now()}
+
+
+def code(*beside: str) -> dict[str, Any]:
+    """Its source, commit, and whether that is all."""
     head, dirty = commit()
-    return {
-        "versions": versions() | further,
-        "source": source(*beside),
-        "commit": head,
-        "dirty": dirty,
-        "machine": machine(),
-        "start": now(),
-    }
+    return {"source": source(*beside), "commit": head, "dirty": dirty}
 
 
 def versions() -> dict[str, str]:
@@ -60,12 +59,12 @@ def source(*beside: str) -> str:
 
 
 def commit() -> tuple[str, bool] | tuple[None, None]:
-    """The project's git commit and whether files differ from it. None for a package outside its repository."""
+    """The project's git commit and whether files of ``PARTS`` differ from it. None for a package outside its repository."""
     top = _git("rev-parse", "--show-toplevel")
     head = _git("rev-parse", "HEAD")
     if top is None or head is None or Path(top).resolve() != PACKAGE.parent:
         return None, None
-    return head, _git("status", "--porcelain") != ""  # not known to be clean where git gives no answer
+    return head, _git("status", "--porcelain", "--", *PARTS) != ""  # not known to be clean where git gives no answer
 
 
 def machine() -> Machine:

@@ -25,9 +25,9 @@ class Entry:
 
 def render(title: str, suites: Mapping[str, Sequence[Entry]]) -> str:
     """Suites by name."""
-    root = ET.Element("testsuites", name=title)
+    root = ET.Element("testsuites", name=clean(title))
     for name, entries in suites.items():
-        suite = ET.SubElement(root, "testsuite", {"name": name} | _counts(entries))
+        suite = ET.SubElement(root, "testsuite", {"name": clean(name)} | _counts(entries))
         for entry in entries:
             _add(suite, entry)
     ET.indent(root)
@@ -35,7 +35,7 @@ def render(title: str, suites: Mapping[str, Sequence[Entry]]) -> str:
 
 
 def _add(suite: ET.Element, entry: Entry) -> None:
-    test = ET.SubElement(suite, "testcase", classname=entry.classname, name=clean(entry.name), time=f"{entry.seconds:.6f}")
+    test = ET.SubElement(suite, "testcase", classname=clean(entry.classname), name=clean(entry.name), time=f"{entry.seconds:.6f}")
     if entry.verdict is None:
         ET.SubElement(test, "skipped", message=clean(entry.said))
     elif entry.verdict is not Verdict.PASS:

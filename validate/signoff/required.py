@@ -84,10 +84,15 @@ def _drafts(part: Part, evidence: Sequence[Evidence]) -> tuple[str | None, ...]:
 
     A deployment with drafts is signed by records with them, and beside them, where tokens have to be dictated, by ones without.
     """
-    found = sorted({one.drafts for one in evidence if one.runs_on == "gb300" and one.part in DEPLOYED} - {NO_DRAFTS})
+    found = sorted({one.drafts for one in evidence if one.part in DEPLOYED and _counts(one)} - {NO_DRAFTS})
     if part.name not in DEPLOYED or not found:
         return (None,)
     return (NO_DRAFTS, *found) if part.name in DICTATED else (*found,)
+
+
+def _counts(one: Evidence) -> bool:
+    """Whether it is the whole of a part, of vLLM's own path."""
+    return one.runs_on == "gb300" and not one.lacks and not one.planted
 
 
 def _of_part(part: Part, given: Sequence[Evidence], drafts: str | None) -> Iterator[Refusal]:
@@ -96,7 +101,9 @@ def _of_part(part: Part, given: Sequence[Evidence], drafts: str | None) -> Itera
         yield _missing(part, f"there is no record of it{with_drafts}")
         return
     counting = [one for one in given if one.runs_on == "gb300" or not part.on_gb300]
-    if not counting:
+    if not counting and drafts is not None:
+        yield _missing(part, f"there is no record of it on GB300{with_drafts}")
+    elif not counting:
         ran = ", ".join(sorted({one.runs_on for one in given}))
         yield _refusal("emulated", given[0], f"it was not run with vLLM's kernels on GB300, but: {ran}")
     whole = [one for one in counting if not one.lacks]
@@ -146,6 +153,7 @@ def _stale(evidence: Sequence[Evidence], image: str | None) -> Iterator[Refusal]
     if not evidence:
         return
     newest = max(evidence, key=lambda one: one.start)
+    models = [one for one in evidence if one.part == races.MODELS]
     deployed = [one for one in evidence if one.runs_on == "gb300"]
     last = max(deployed, key=lambda one: one.start, default=newest)
     wanted = _digest(last.machine.image if image is None else image)
@@ -164,6 +172,9 @@ def _stale(evidence: Sequence[Evidence], image: str | None) -> Iterator[Refusal]
             yield _refusal("stale", one, f"it ran in image {one.machine.image}, not in {wanted}")
         if _version(one) != _version(last):
             yield _refusal("stale", one, f"it ran vLLM {_version(one)}, the newest record {_version(last)}")
+    for one in models if deployed else ():
+        if not one.lacks and _version(one) != _version(last):
+            yield _refusal("stale", one, f"its models are of vLLM {_version(one)}, the newest record ran {_version(last)}")
 
 
 def _digest(image: str | None) -> str | None:
@@ -173,12 +184,12 @@ def _digest(image: str | None) -> str | None:
 
 def _version(one: Evidence) -> str:
     """Of vLLM, without the distribution's name and what it was built for."""
-    return one.vllm.split(" ")[-1].split("+")[0]
+    return one.vllm.removesuffix(", not run").split(" ")[-1].split("+")[0]
 
 
 def _deployments(evidence: Sequence[Evidence]) -> Iterator[Refusal]:
     """Engines of one sign-off have the same arguments, but for drafts, and weights; numerics the same tensor parallel size."""
-    engines_ = [one for one in evidence if one.part in DEPLOYED and one.runs_on == "gb300"]
+    engines_ = [one for one in evidence if one.part in DEPLOYED and _counts(one)]
     for one in engines_[1:]:
         first = engines_[0]
         apart = [

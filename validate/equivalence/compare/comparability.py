@@ -16,7 +16,17 @@ MAY_DIFFER = {"name", "arm_set", "decode_backend", "start", "end", "planted", "s
 # The float32 arm decodes the forced tokens alone, in another dtype, of which more or fewer fit in a cache block.
 IN_FLOAT32 = ("engine.dtype", "engine.block_size", "rounds_to", "scenes", "decode_only", "plan", "planned")
 # Against golden records, in which an older vLLM or suite ran on another machine of the kind: what is judged then is all of it.
-OF_ANOTHER_TIME = {"versions", "source", "commit", "dirty", "machine.system", "machine.cpu", "machine.cores", "machine.gpus"}
+OF_ANOTHER_TIME = {
+    "versions",
+    "source",
+    "commit",
+    "dirty",
+    "machine.system",
+    "machine.cpu",
+    "machine.cores",
+    "machine.gpus",
+    "machine.image",
+}
 
 
 def same_engine(arms: Arms, golden: bool = False) -> Check:

@@ -14,8 +14,8 @@ from validate.equivalence.compare.swings import swings
 from validate.equivalence.compare.table import Table, table
 from validate.equivalence.compare.timings import Timing, timings
 from validate.equivalence.compare.tokens import Divergence, Noise, counts, findings, margin, triage
-from validate.records import seal
-from validate.records.arm import ArmManifest
+from validate.records import provenance, seal
+from validate.records.arm import ArmManifest, Transcript
 from validate.records.arm_folder import Arm
 from validate.records.model import SCHEMA_VERSION, Record
 from validate.verdict import Verdict, worst
@@ -35,7 +35,7 @@ class Comparison(Record):
     """``comparison.json``.
 
     ``folders``: of the arms; ``records``: their digests (records/seal.py). ``floor``, ``tie`` (the largest at position 0): nats;
-    ``noise``: what differences were held against, ``multiple`` times.
+    ``noise``: what differences were held against, ``multiple`` times. ``commit``, ``dirty``, ``source``: the code that compared.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -51,6 +51,9 @@ class Comparison(Record):
     multiple: float = 0.0
     floor: float = 0.0
     tie: float = 0.0
+    commit: str | None = None
+    dirty: bool | None = None
+    source: str = ""
     greedy: tuple[Divergence, ...] = ()
     greedy_again: tuple[Divergence, ...] = ()
     undrafted: tuple[Divergence, ...] = ()
@@ -93,7 +96,9 @@ def measure(arms: Arms, pairs: list[Pair]) -> Measured:
     """``pairs`` without those that have a NaN: a comparison with one is never true, whatever it compares."""
     numbers = [pair for pair in pairs if _numeric(pair)]
     yardstick = allowance.yardstick(arms.default.manifest, arms.float32 is not None)
-    forced = table(numbers, int(arms.default.manifest.engine.get("block_size") or BLOCK))
+    engine = arms.default.manifest.engine
+    given = greedily(numbers) if engine.get("speculative_config") else numbers
+    forced = table(given, int(engine.get("block_size") or BLOCK))
     judgement = judge(forced, yardstick) if forced.names else None
     own = swings((pair.default, pair.noise) for pair in numbers if pair.noise)
     specialized = swings((pair.default, pair.specialized) for pair in numbers)
@@ -122,7 +127,7 @@ def compare(arms: Arms, undrafted: Arm | None = None, golden: bool = False) -> C
         finite(arms),
         tokens_check(found, again),
         forced_check(measured.judgement, measured.forced, measured.pairs, measured.yardstick.noise),
-        accepted,
+        _drafted(accepted, arms),
     ]
     if kept := company.company(arms, measured.yardstick, measured.noise):
         checks.append(kept)
@@ -156,6 +161,38 @@ def compare(arms: Arms, undrafted: Arm | None = None, golden: bool = False) -> C
         compared=len(common),
         timings=timings(pairs),
     )
+
+
+def greedily(pairs: list[Pair]) -> list[Pair]:
+    """Greedy requests up to the first token that is not the same in all arms, as if those had been forced.
+
+    With drafts no tokens can be; and what two paths think before they part is told by these alone.
+    """
+    found = []
+    for pair in pairs:
+        if pair.default.kind != "greedy" or pair.noise is None:
+            continue
+        others = pair.specialized, pair.noise
+        same = min(len(t.tokens) for t in (pair.default, *others))
+        for n in range(same):
+            if any(other.tokens[n] != pair.default.tokens[n] for other in others):
+                same = n
+                break
+        default, specialized, noise = (_first(t, same) for t in (pair.default, *others))
+        found.append(Pair(default, pair.again, specialized, noise))
+    return found
+
+
+def _first(t: Transcript, positions: int) -> Transcript:
+    kept = {name: getattr(t, name)[:positions] for name in ("tokens", "logprobs", "top")}
+    return t.model_copy(update={"kind": "forced", **kept})
+
+
+def _drafted(accepted: Check, arms: Arms) -> Check:
+    """An engine that is to draft and does not is another deployment."""
+    if accepted.verdict is None and arms.specialized.manifest.engine.get("speculative_config"):
+        return check(accepted.name, accepted.detail, [Finding(verdict=Verdict.INVALID, text="acceptance: nothing was drafted")])
+    return accepted
 
 
 def tokens_check(found: tuple[Divergence, ...], again: tuple[Divergence, ...]) -> Check:
@@ -241,5 +278,6 @@ def _comparison(arms: Arms, checks: list[Check], **figures: object) -> Compariso
         "records": [seal.known(arm.folder) for arm in every],
         "arms": [arm.manifest for arm in every],
         "checks": checks,
+        **provenance.code(),
     }
     return Comparison.model_validate({"verdict": verdict, "exit_code": verdict.exit_code} | fields | figures)

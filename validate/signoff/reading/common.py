@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from validate.equivalence.compare.drafts import OF_DRAFTS
 from validate.equivalence.compare.finding import Check
@@ -10,8 +10,17 @@ from validate.records.arm import EngineManifest
 from validate.records.model import Made
 from validate.signoff.evidence import DRAFTS, NO_DRAFTS, Cell, RunsOn
 
+HARMLESS = {"CACHE", "LOG", "LOGGING", "PORT", "TRACE", "USAGE"}  # in names of variables that say where files and messages go
 # Arguments by which two records of one deployment may differ: where its files lie, for how long texts and for whom it is started,
 # and what goes with drafts, which count by themselves.
+HARMLESS = {
+    "CACHE",
+    "LOG",
+    "LOGGING",
+    "PORT",
+    "TRACE",
+    "USAGE",
+}  # parts of names of variables that say where files and messages go
 MAY_DIFFER = ("model", "max_model_len", "block_size", "reasoning_parser", "watchdog_config", *OF_DRAFTS)
 
 
@@ -27,12 +36,29 @@ def made(record: Made) -> dict[str, Any]:
     }
 
 
-def compared(arms: Sequence[EngineManifest], arm: EngineManifest, checks: Sequence[Check]) -> dict[str, Any]:
-    """Evidence's fields of ``arms`` and the ``checks`` of their comparison, where ``arm`` is the specialized one."""
+class Code(Protocol):
+    """Which code made a comparison."""
+
+    @property
+    def commit(self) -> str | None: ...  # noqa: D102
+    @property
+    def dirty(self) -> bool | None: ...  # noqa: D102
+    @property
+    def source(self) -> str: ...  # noqa: D102
+
+
+def compared(arms: Sequence[EngineManifest], arm: EngineManifest, checks: Sequence[Check], by: Code) -> dict[str, Any]:
+    """Evidence's fields of ``arms`` and the ``checks`` of their comparison, where ``arm`` is the specialized one.
+
+    ``by``: the code that compared them, which decides as much as the one that recorded.
+    """
     by_name = {check.name: check for check in checks}
     attestation, engine = by_name.get("attestation"), by_name.get("same engine")
     return {
         **made(arm),
+        "suite": by.commit,
+        "code": by.source,
+        "dirty": by.dirty or any(one.dirty for one in arms),
         "start": min(one.start for one in arms),
         "end": max(one.end or "" for one in arms) or None,
         "runs_on": kind(arm.machine.gpus, emulated=arm.stand_in),
@@ -65,7 +91,7 @@ def vllm(versions: Mapping[str, str]) -> str:
 def deployment(arm: EngineManifest) -> dict[str, Cell]:
     """By what two records are of one deployment; a speculative config counts by its method and its draft tokens."""
     found: dict[str, Cell] = {name: _cell(value) for name, value in arm.engine.items() if name not in MAY_DIFFER}
-    found |= arm.environment
+    found |= {name: value for name, value in arm.environment.items() if not HARMLESS & set(name.split("_"))}
     drafts = arm.engine.get("speculative_config") or {}
     found[DRAFTS] = f"{drafts.get('method')} {drafts.get('num_speculative_tokens')}" if drafts else NO_DRAFTS
     return found

@@ -91,8 +91,8 @@ def _evidence(
         ran=shown.what_ran(arm),
         verdict=comparison.verdict,
         headline=_headline(comparison),
-        lacks=tuple(lacking.of_engines(comparison, WANTED[part])),
-        **compared(comparison.arms, arm, checks),
+        lacks=tuple(lacking.of_engines(comparison, WANTED[part], part == COMPANY)),
+        **compared(comparison.arms, arm, checks, comparison),
         tables=(*tables, *_steps(comparison)),
         plots=_positions(comparison),
     )

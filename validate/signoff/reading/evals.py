@@ -1,5 +1,6 @@
 """Benchmarks: paired differences with their intervals and margins."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from evals.comparing.comparison import Comparison
@@ -28,14 +29,19 @@ def read(folder: Path, source: Source, arms: tuple[Source, ...]) -> Evidence:
         arms=arms,
         ran=f"suite {Path(arm.suite).stem}: {shown.what_ran(arm)}",
         verdict=comparison.verdict,
-        headline="; ".join(f"{task.name} {task.says}" for task in comparison.tasks) or "no task could be compared",
+        headline="; ".join(_said(comparison)) or "no task could be compared",
         lacks=tuple(lacking.of_benchmarks(comparison)),
         failures=_failures(comparison),
         data={plan.name: plan.digest for plan in arm.tasks},
-        **compared(comparison.arms, arm, comparison.checks),
+        **compared(comparison.arms, arm, comparison.checks, comparison),
         tables=(*_scores(comparison), *_ends(comparison), *_flipped(comparison)),
         plots=(Intervals(title=title, axis=axis, intervals=intervals),) if intervals else (),
     )
+
+
+def _said(comparison: Comparison) -> Iterator[str]:
+    yield from (f"{task.name} {task.says}" for task in comparison.tasks)
+    yield from (f"ALARM {alarm}" for alarm in comparison.alarms)
 
 
 def _failures(comparison: Comparison) -> str:

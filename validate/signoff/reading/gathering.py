@@ -1,10 +1,11 @@
 """All records under some folders, each verified against the hashes that it was sealed with."""
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from evals.records.model import EvalManifest
 from validate.errors import InputError
@@ -16,6 +17,7 @@ from validate.signoff.reading import drift, engines, evals, numerics, races
 
 COMPARISON, DETECTION = "comparison.json", "detection.json"
 COMPARED = {"equivalence": engines.read, "long-output": engines.read_long, "evals": evals.read}
+DAMAGED = (ValueError, TypeError, LookupError, AttributeError)  # what readers say of fields that are not what they were
 FEWEST = 2  # arms of a comparison: benchmarks may have no A/A arm
 SHOWN = 3  # altered files that an error names
 
@@ -33,22 +35,36 @@ def gathered(paths: Sequence[Path]) -> Gathered:
     """InputError names a folder without a record, and a record that was altered, is damaged or of another schema version."""
     if gone := next((path for path in paths if not path.is_dir()), None):
         raise InputError(f"{gone} is no folder: give folders of runs, or one that holds them")
-    found = [
-        (path, sorted({file.parent for name in (MANIFEST, COMPARISON, DETECTION) for file in path.rglob(name)})) for path in paths
-    ]
+    found = [(path, sorted(_folders(path))) for path in paths]
     if bare := next((path for path, folders in found if not folders), None):
         raise InputError(f"{bare} holds no run record: give folders of runs, or one that holds them")
     folders = list(dict.fromkeys(folder.resolve() for _, inside in found for folder in inside))
     sealed = _verified(folders)
     files = {folder: _json(_file(folder)) for folder in folders}
     arms = {sealed[folder].digest: folder for folder, written in files.items() if _arm(written)}
-    read = {folder: [*_read(folder, written, sealed[folder], arms)] for folder, written in files.items()}
+    read = {folder: _evidence(folder, written, sealed[folder], arms) for folder, written in files.items()}
     every = [one for found in read.values() for one in found]
     return Gathered(
         tuple(one for one in every if isinstance(one, Evidence)),
         tuple(one for one in every if isinstance(one, Matrix)),
         tuple(folder.name for folder, found in read.items() if not found and not _arm(files[folder])),
     )
+
+
+def _folders(path: Path) -> Iterator[Path]:
+    """Those that hold a record, behind links, too. InputError for one that cannot be looked into: it may hold a defect."""
+
+    def unread(error: OSError) -> NoReturn:
+        raise InputError(f"cannot read {error.filename}: {error.strerror}") from error
+
+    seen = set[Path]()
+    for there, inside, files in os.walk(path, followlinks=True, onerror=unread):
+        if (real := Path(there).resolve()) in seen:
+            inside.clear()
+            continue
+        seen.add(real)
+        if {MANIFEST, COMPARISON, DETECTION} & set(files):
+            yield Path(there)
 
 
 def _verified(folders: Sequence[Path]) -> dict[Path, Source]:
@@ -72,6 +88,13 @@ def verified(folder: Path) -> Source:
     return Source(name=folder.name, digest=seal.digest(folder), verified=True)
 
 
+def _evidence(folder: Path, written: dict[str, Any], source: Source, arms: dict[str, Path]) -> list[Evidence | Matrix]:
+    try:
+        return [*_read(folder, written, source, arms)]
+    except DAMAGED as error:
+        raise InputError(f"{folder} is damaged: {type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
+
+
 def _file(folder: Path) -> Path:
     """The file that says what kind of record it is."""
     return next(folder / name for name in (COMPARISON, DETECTION, MANIFEST) if (folder / name).is_file())
@@ -80,8 +103,10 @@ def _file(folder: Path) -> Path:
 def _read(folder: Path, written: dict[str, Any], source: Source, arms: dict[str, Path]) -> Iterator[Evidence | Matrix]:
     name = _file(folder).name
     if name == COMPARISON:
-        if reader := COMPARED.get(str(written.get("layer"))):
-            yield reader(folder, source, _compared_in(folder / COMPARISON, written, arms))
+        reader = COMPARED.get(str(written.get("layer")))
+        if reader is None:
+            raise InputError(f"{folder / COMPARISON}: a comparison of the layer {written.get('layer')}, which is not known")
+        yield reader(folder, source, _compared_in(folder / COMPARISON, written, arms))
     elif name == DETECTION:
         yield engines.matrix(folder, source)
     elif not _arm(written):
@@ -142,7 +167,7 @@ def _arm(written: dict[str, Any]) -> bool:
 def _json(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(text(file))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{file}: {error}") from error
     if not isinstance(found, dict):
         raise InputError(f"{file}: no record")

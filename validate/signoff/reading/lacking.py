@@ -57,8 +57,11 @@ def of_drift(manifest: DriftManifest, outcomes: Sequence[Outcome]) -> Iterator[s
     yield from (f"no outcome of {subject}, seed {seed}" for subject, seed in wanted if (subject, seed) not in run)
 
 
-def of_engines(comparison: Comparison, wanted: Sequence[str]) -> Iterator[str]:
-    """Another arm set than those ``wanted``, scenes that were not recorded, default arms of another time."""
+def of_engines(comparison: Comparison, wanted: Sequence[str], company: bool = False) -> Iterator[str]:
+    """Another arm set than those ``wanted``, scenes that were not recorded, default arms of another time.
+
+    ``company``: repeats in changing company are what it is for.
+    """
     default, specialized = comparison.arms[0], comparison.arms[2]
     if specialized.arm_set not in wanted:
         yield _named("arm set", specialized.arm_set, wanted)
@@ -66,7 +69,10 @@ def of_engines(comparison: Comparison, wanted: Sequence[str]) -> Iterator[str]:
         lacking = [name for name in _scenes(specialized.arm_set) if name not in specialized.scenes]
         if lacking:
             yield f"without {len(lacking)} scenes of {specialized.arm_set}, the first of them {lacking[0]}"
+    if company and not any(check.name == "company" and check.verdict is not None for check in comparison.checks):
+        yield "without its check of changing company"
     yield from _of_another_time(default, specialized)
+    yield from _by_other_code(comparison)
 
 
 def of_benchmarks(comparison: Benchmarks) -> Iterator[str]:
@@ -75,6 +81,7 @@ def of_benchmarks(comparison: Benchmarks) -> Iterator[str]:
         yield _named("suite", comparison.arms[-1].suite, DEPLOYED)
     if len(comparison.arms) < 3:
         yield "without an A/A arm: how far the default path differs from itself"
+    yield from _by_other_code(comparison)
     for plan in comparison.arms[-1].tasks:
         rows = SOURCES[plan.name].rows if plan.name in SOURCES else 0
         if (there := plan.items + len(plan.left_out)) < rows:
@@ -93,8 +100,13 @@ def _scenes(name: str) -> list[str]:
     return [scene.name for scene in build(arms.scenes, facts, lambda _, length: (0,) * length)]
 
 
+def _by_other_code(comparison: Comparison | Benchmarks) -> Iterator[str]:
+    if (recorded := comparison.arms[-1].commit) != comparison.commit:
+        yield f"recorded by commit {recorded} of the suite, and compared by {comparison.commit or 'an unknown one'}"
+
+
 def _of_another_time(default: EngineManifest, specialized: EngineManifest) -> Iterator[str]:
     """Only golden records may differ in these (``comparability``)."""
-    ours, theirs = ((one.commit, one.source, one.versions) for one in (specialized, default))
+    ours, theirs = ((one.commit, one.source, one.versions, one.machine.image) for one in (specialized, default))
     if ours != theirs:
         yield f"a default path of its own: {default.name} is a golden record of {default.start}"

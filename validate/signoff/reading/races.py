@@ -32,7 +32,7 @@ def read(folder: Path, source: Source) -> Evidence:
         planted=manifest.asked.plant,
         lacks=tuple(lacking.of_races(manifest, found)),
         **made(manifest),
-        vllm="0.33.0, not run",
+        vllm=f"{manifest.vllm or 'unknown'}, not run",
     )
 
 
