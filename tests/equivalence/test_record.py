@@ -3,6 +3,7 @@
 import json
 import math
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,21 @@ def over_http(url: str, arms: ArmSet, folder: Path, **fields: Any) -> tuple[int,
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers are asked again at once. On a busy machine they take their time: what is asked is counted here."""
     monkeypatch.setattr(record, "Server", lambda url, arms: Server(url, arms, pauses=(0.0, 0.05), silence=60.0))
+
+
+def test_what_comes_behind_the_last_token_counts(tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its usage, of cached tokens and drafts: a request has not ended before, however late the news of a token is read."""
+    plain = Server._take
+
+    def slowly(self: Server, answer: Any, event: Any, stamp: float) -> None:
+        if event.get("usage"):
+            time.sleep(0.2)
+        plain(self, answer, event, stamp)
+
+    monkeypatch.setattr(Server, "_take", slowly)
+    with served() as (url, _):
+        _, made = over_http(url, arm_set(TWO), tmp_path)
+    assert {one.cached for one in made.transcripts} == {5}
 
 
 def test_servers_are_asked_for_the_same(tmp_path: Path, quick: None) -> None:

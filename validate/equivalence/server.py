@@ -30,6 +30,7 @@ CONNECT = 10.0
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)  # seconds between attempts
 BUSY = (408, 425, 429, 500, 502, 503, 504)  # HTTP answers that another attempt may better
 LOOKS = 16  # of two servers that take turns at random one would be missed once in 30,000 times
+Told = queue.Queue[tuple[Answer, bool | Exception]]  # whether a request is through, or what went wrong
 GENERATE, COMPLETIONS = "/inference/v1/generate", "/v1/completions"
 
 
@@ -77,7 +78,7 @@ class Server:
 
     def play(self, order: Order, ended: Ended) -> None:
         """See ``Engine``. One connection a request."""
-        told: queue.Queue[tuple[Answer, Exception | None]] = queue.Queue()
+        told: Told = queue.Queue()
         stop = threading.Event()
         progress: dict[str, int] = {}
         done: set[str] = set()
@@ -87,12 +88,12 @@ class Server:
                     threading.Thread(target=self._ask, args=(Answer(request), told, stop), daemon=True).start()
                 if order.preempt(progress):
                     self._development("/reset_prefix_cache?reset_running_requests=true")
-                answer, error = told.get()
-                if error is not None:
-                    raise error
+                answer, through = told.get()
+                if isinstance(through, Exception):
+                    raise through
                 name = answer.request.name
                 progress[name] = len(answer.tokens)
-                if answer.finish is not None and name not in done:
+                if through:
                     done.add(name)
                     ended(answer)
         finally:
@@ -126,20 +127,20 @@ class Server:
                 return True
         return False
 
-    def _ask(self, answer: Answer, told: queue.Queue[tuple[Answer, Exception | None]], stop: threading.Event) -> None:
-        """Tells of every output of one request; runs in a thread of its own."""
+    def _ask(self, answer: Answer, told: Told, stop: threading.Event) -> None:
+        """Tells of every output of one request, and when it is through, which is behind its last token. Runs in a thread."""
         try:
             answer.prompt = self._prompt(answer.request)
             path, body = self._asked(answer.request, answer.prompt)
             for event, stamp in self._events(path, body, stop):
                 self._take(answer, event, stamp)
                 if answer.finish is None and event.get("choices"):
-                    told.put((answer, None))
+                    told.put((answer, False))
             if stop.is_set():
                 return
             if answer.finish is None or answer.finish in ("abort", "error"):
                 raise Lost(f"{self.url} ended {answer.request.name} without a result ({answer.finish or 'the stream ended'})")
-            told.put((answer, None))
+            told.put((answer, True))
         except Exception as error:  # the thread that waits has to know, whatever it is
             told.put((answer, error))
 
