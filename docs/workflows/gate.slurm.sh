@@ -8,10 +8,14 @@
 #SBATCH --signal=B:TERM@300
 # Tensor parallel 16 over four nodes of four GPUs in one NVLink domain, which hold one server at a time: the gate is called three
 # times, without servers, with the default path's, with the specialized path's. Submit it in the project's folder, on a disk that
-# all nodes see, with python on the PATH that has vLLM, its torch, and the dependencies of this suite, and with K3_PARITY_IMAGE, the
+# all nodes see, with python on the PATH that has the vLLM to be merged, its torch, and the dependencies of this suite, and with K3_PARITY_IMAGE, the
 # digest of the image that runs, without which no record can be signed off.
 set -u -o pipefail
 
+if [ -z "${K3_PARITY_IMAGE:-}" ]; then
+  echo "K3_PARITY_IMAGE is not set: no record of this job could be signed off" >&2
+  exit 3
+fi
 OUT=${OUT:-$PWD/gate-runs/$SLURM_JOB_ID}
 ARTIFACTS=${ARTIFACTS:-$PWD/gate-artifacts/$SLURM_JOB_ID}
 PATIENCE=${PATIENCE:-3600} # seconds until a server has loaded the model and captured its graphs
@@ -20,7 +24,7 @@ HEAD=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 URL=http://$HEAD:8000
 RANKS="srun --overlap --ntasks-per-node=1 torchrun --nnodes 4 --nproc-per-node 4 --max-restarts 8"
 RANKS="$RANKS --rdzv-backend c10d --rdzv-endpoint $HEAD:29500"
-export HEAD PYTHONPATH
+export HEAD PYTHONPATH K3_PARITY_IMAGE
 mkdir -p "$OUT" "$ARTIFACTS"
 code=3
 server=
@@ -28,9 +32,9 @@ server=
 # The verdict is applied when artifacts are kept, whatever ends the job.
 finish() {
   trap - EXIT TERM
-  stop
   cp -r "$OUT"/. "$ARTIFACTS"/
   echo "$code" > "$ARTIFACTS/exit-code"
+  stop # last: a server that does not end may take what is left of the job's time
   exit "$code"
 }
 trap finish EXIT
@@ -75,7 +79,8 @@ stop() {
 }
 
 gate gb300-tp16 --output "$OUT" --over-ranks "$RANKS"
-RUN=$(echo "$OUT"/*-gate-gb300-tp16)
+RUN=$(ls -d "$OUT"/*-gate-gb300-tp16 | tail -n 1) # the newest: a job that was queued again has more
+[ -d "$RUN" ] || exit "$code"
 serve default 1
 gate --resume "$RUN" --default-url "$URL"
 stop

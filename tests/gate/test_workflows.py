@@ -35,12 +35,17 @@ exit "${codes%% *}"
     "srun": """
 echo "srun $*" >> calls
 [ -e dead ] && exit 1
-trap 'rm up; echo "srun ends" >> calls; exit 0' TERM
+trap 'rm up; [ -e gate-artifacts/7/exit-code ] && echo kept >> calls; echo "srun ends" >> calls; exit 0' TERM
 touch up
 while true; do sleep 0.1; done
 """,
     "scontrol": "echo head; echo other",
     "curl": "until [ -e up ]; do [ -e dead ] && exit 7; sleep 0.05; done",
+    "servers": """
+echo "servers $*" >> calls
+[ -e dead ] && exit 1
+[ "$1" = stop ] || printf 'DEFAULT_URL=http://d:1\\nSPECIALIZED_URL=http://s:1\\nK3_PARITY_IMAGE=sha256:1\\n'
+""",
     "buildkite-agent": 'echo "buildkite-agent $1 $2" >> calls; cat > /dev/null',
 }
 
@@ -113,8 +118,8 @@ def test_help(tool: Tool, name: str) -> None:
 
 def test_artifacts_are_kept_before_a_verdict_is_applied() -> None:
     names = [step.get("name", step.get("uses")) for step in github()]
-    assert names[-4:] == ["Gate", "Summary", "Artifacts", "Verdict"]
-    assert all(step["if"] == "always()" for step in github()[-3:])
+    assert names[-6:] == ["Servers", "Gate", "Summary", "Artifacts", "Stop", "Verdict"]
+    assert all(step["if"] == "always()" for step in github()[-4:])
     gate, verdict = buildkite()
     assert gate["artifact_paths"] == "gate-runs/**/*"
     assert verdict["depends_on"] == gate["key"]
@@ -123,12 +128,18 @@ def test_artifacts_are_kept_before_a_verdict_is_applied() -> None:
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 130])
 def test_github(shell: Shell, code: int) -> None:
-    gate, summary, _, verdict = (step.get("run", "") for step in github()[-4:])
+    servers, gate, summary, _, stop, verdict = (step.get("run", "") for step in github()[-6:])
     there = {"OUT": "runs", "GITHUB_OUTPUT": "output", "GITHUB_STEP_SUMMARY": "shown"}
-    options = {"DEFAULT_URL": "http://d:1", "SPECIALIZED_URL": "", "OVER_RANKS": "srun torchrun"}
+    assert shell.run(servers, SERVERS="servers", COMMIT="abc", GITHUB_ENV="env").returncode == 0
+    options = dict(line.split("=") for line in (shell.folder / "env").read_text().splitlines())
+    assert options.pop("K3_PARITY_IMAGE") == "sha256:1"
+    options = options | {"SPECIALIZED_URL": "", "OVER_RANKS": "srun torchrun"}
     assert shell.run(f"set -eo pipefail\n{gate}", str(code), **there, **options).returncode == 0
+    assert shell.run(stop, SERVERS="servers").returncode == 0
     assert shell.calls() == [
-        "python -m validate gate gb300-tp8 --output runs --default-url http://d:1 --specialized-url  --over-ranks srun torchrun"
+        "servers start abc",
+        "python -m validate gate gb300-tp8 --output runs --default-url http://d:1 --specialized-url  --over-ranks srun torchrun",
+        "servers stop",
     ]
     assert shell.run(f"set -eo pipefail\n{summary}", **there).returncode == 0
     assert (shell.folder / "shown").read_text() == "# a summary\n"
@@ -140,13 +151,24 @@ def test_github(shell: Shell, code: int) -> None:
 @pytest.mark.parametrize("code", [0, 1, 3])
 def test_buildkite(shell: Shell, code: int) -> None:
     gate, verdict = (step["command"].replace("$$", "$") for step in buildkite())
-    assert shell.run(gate, str(code), DEFAULT_URL="", SPECIALIZED_URL="", OVER_RANKS="").returncode == 0
-    assert shell.calls()[-1] == "buildkite-agent annotate --context"
+    given = {"SERVERS": "servers", "VLLM_COMMIT": "abc", "OVER_RANKS": "srun torchrun"}
+    assert shell.run(gate, str(code), **given).returncode == 0
+    first, asked, *others = shell.calls()
+    assert (first, others) == ("servers start abc", ["buildkite-agent annotate --context", "servers stop"])
+    assert "--default-url http://d:1 --specialized-url http://s:1 --over-ranks srun torchrun" in asked
     assert shell.run(verdict).returncode == code
 
 
+def test_buildkite_without_servers_proves_nothing(shell: Shell) -> None:
+    (shell.folder / "dead").touch()
+    gate, verdict = (step["command"].replace("$$", "$") for step in buildkite())
+    assert shell.run(gate, SERVERS="servers", VLLM_COMMIT="abc", OVER_RANKS="").returncode == 0
+    assert shell.calls() == ["servers start abc", "servers stop"]
+    assert shell.run(verdict).returncode == 3
+
+
 def slurm(shell: Shell, codes: str, **environment: str) -> int:
-    there = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[0-3]", "PATIENCE": "20", **environment}
+    there = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[0-3]", "PATIENCE": "20", "K3_PARITY_IMAGE": "sha256:1", **environment}
     return shell.run(SLURM.read_text(), codes, **there).returncode
 
 
@@ -163,7 +185,7 @@ def test_slurm_calls_the_gate_three_times(shell: Shell, code: int) -> None:
     servers = [call.rpartition("/")[2] for call in calls if call.startswith("srun --overlap")]
     assert servers == ["default.'$SLURM_NODEID.sh", "specialized.'$SLURM_NODEID.sh"]
     assert calls.index("srun ends") == calls.index(default) + 1  # one has ended before the other is started
-    assert calls[-1] == "srun ends"
+    assert calls[-2:] == ["kept", "srun ends"]  # artifacts first: a server may not end
     served = {path.name: path.read_text() for path in out.glob("*.sh")}
     expected = {
         f"{arm}.{node}.sh": f"A=1 vllm serve line{first + node}\n"
@@ -174,6 +196,11 @@ def test_slurm_calls_the_gate_three_times(shell: Shell, code: int) -> None:
     kept = shell.folder / "gate-artifacts" / "7"
     assert (kept / "exit-code").read_text() == f"{code}\n"
     assert (kept / "1-gate-gb300-tp16" / "summary.md").exists()
+
+
+def test_slurm_wants_to_know_the_image(shell: Shell) -> None:
+    assert slurm(shell, "0", K3_PARITY_IMAGE="") == 3
+    assert not (shell.folder / "calls").exists()
 
 
 def test_slurm_starts_no_server_behind_a_defect(shell: Shell) -> None:
