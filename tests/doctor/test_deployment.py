@@ -218,7 +218,9 @@ def test_a_script_around_the_command_is_passed_over(tmp_path: Path) -> None:
         ("a.sh", "vllm serve K3 -tp", "-tp needs a value"),
         ("a.sh", "vllm serve K3 -tp 8 reboot", "follows no option"),
         ("a.sh", "vllm serve K3 -tp 8 &\nvllm serve K3 -tp 16 &", "2 vllm serve commands"),
-        ("a.sh", "TP=8\nvllm serve K3 -tp $TP", r"'\$TP' is a shell's to replace"),
+        ("a.sh", "vllm serve K3 -tp $TP", r"'\$TP' is a shell's to replace"),
+        ("a.sh", "TP=$(nproc)\nvllm serve K3 -tp $TP", r"is a shell's to replace"),
+        ("a.sh", "vllm serve K3 -tp ${TP:-$N}", r"is a shell's to replace"),
         ("a.sh", "VLLM_USE_V2_MODEL_RUNNER=maybe vllm serve K3", "vLLM takes 0 or 1"),
         ("a.sh", None, "cannot read the deployment"),
         ("a.toml", None, "cannot read the engine arguments"),
@@ -232,6 +234,22 @@ def test_malformed_files_are_one_line(tmp_path: Path, vllm_source: Path, name: s
     with pytest.raises(InputError, match=says) as refused:
         lines(described(file), vllm_source)
     assert "\n" not in str(refused.value)
+
+
+def test_what_a_script_sets_itself_is_put_in_and_places_do_not_matter(tmp_path: Path) -> None:
+    file = tmp_path / "serve.sh"
+    file.write_text(
+        "set -e\nTP=16\nexport KV=${KV:-fp8}\nMODEL=/models/k3\n"
+        'VLLM_COMPUTE_NANS_IN_LOGITS=1 vllm serve "$MODEL" -tp $TP --kv-cache-dtype "${KV}" --max-num-seqs ${SEQS:-64} \\\n'
+        '  --node-rank "$SLURM_NODEID" --master-addr "$HEAD" --port=$PORT\n'
+    )
+    given, variables = deployment.command(file)
+    assert given["tensor_parallel_size"] == 16
+    assert (given["kv_cache_dtype"], given["max_num_seqs"]) == ("fp8", 64)
+    assert not {"node_rank", "master_addr", "port"} & set(given)
+    assert variables["VLLM_COMPUTE_NANS_IN_LOGITS"] == "1"
+    file.write_text("vllm serve $MODEL -tp 8\n")
+    assert deployment.command(file)[0]["tensor_parallel_size"] == 8
 
 
 def test_the_command_line(tool: Tool, vllm_source: Path) -> None:

@@ -147,7 +147,7 @@ def test_an_unsupported_deployment_ends_with_3_and_every_reason(tool: Tool, conf
         (None, "10.3", "cannot read"),
         ("[]", "10.3", "holds no object"),
         ("{", "10.3", "malformed"),
-        ("{}", "new", "two numbers"),
+        ('{"linear_attn_config": {}}', "new", "two numbers"),
         ('{"linear_attn_config": [1]}', "10.3", "linear_attn_config is no object"),
     ],
 )

@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from pathlib import Path
@@ -20,6 +20,17 @@ from validate.verdict import Verdict
 
 TABLES = (".toml", ".json")
 SET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+VARIABLE = re.compile(r"\$(?:\{(?P<name>\w+)(?::-(?P<otherwise>[^${}]*))?\}|(?P<bare>\w+))")
+WHERE = (
+    "--api-key",
+    "--host",
+    "--master-addr",
+    "--master-port",
+    "--node-rank",
+    "--port",
+    "--served-model-name",
+    "--download-dir",
+)
 BEHIND = re.compile(r"[0-9]*[<>|&;]")  # a redirection, a pipe, or the end of a command
 
 
@@ -56,7 +67,8 @@ def read(file: Path, config: Path | None, capability: str) -> Described:
 def command(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """The engine arguments of the ``vllm serve`` command in a shell's script, and the variables that are set before it.
 
-    No shell is asked: a value that one would put in is refused.
+    No shell is asked: variables that the script itself sets are put in, ``${NAME:-value}`` is the value, and what is left is
+    refused, but for the model and for where the server runs (``WHERE``).
     """
     try:
         text = file.read_text(encoding="utf-8").replace("\\\n", " ")  # as a shell joins lines, and shlex does not
@@ -72,12 +84,34 @@ def command(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
         raise InputError(
             f"malformed deployment {file}: it has {len(starts)} vllm serve commands: put each into a file of its own"
         )
-    variables = dict(word.split("=", 1) for word in words[: starts[0]] if SET.match(word))
-    given = list(takewhile(lambda word: not BEHIND.match(word), words[starts[0] :]))
-    for word in given[2:]:
-        if "$" in word:
+    variables: dict[str, str] = {}
+    for word in words[: starts[0]]:
+        if SET.match(word):
+            name, value = word.split("=", 1)
+            variables[name] = _put_in(value, variables)
+    model, *given = [
+        _put_in(word, variables) for word in takewhile(lambda word: not BEHIND.match(word), words[starts[0] + 2 :])
+    ] or [""]
+    kept = [model]
+    for word in given:
+        if "$" in word and kept[-1] in WHERE:
+            kept.pop()
+        elif "$" in word and word.partition("=")[0] not in WHERE:
             raise InputError(f"malformed deployment {file}: '{word}' is a shell's to replace, and none is asked: write its value")
-    return arguments.from_words(["vllm", *given[1:]]), variables
+        elif "$" not in word:
+            kept.append(word)
+    return arguments.from_words(["vllm", "serve", *kept]), variables
+
+
+def _put_in(word: str, variables: Mapping[str, str]) -> str:
+    """A word with the values of variables that are known, and the ones that a shell takes where there is none."""
+
+    def value(found: re.Match[str]) -> str:
+        name, otherwise = found["name"] or found["bare"], found["otherwise"]
+        known = variables.get(name)
+        return known if known is not None and "$" not in known else found[0] if otherwise is None else otherwise
+
+    return VARIABLE.sub(value, word)
 
 
 def examine(described: Described, vllm_src: Path | None) -> Answer:

@@ -196,6 +196,9 @@ def model_config(path: Path) -> Mapping[str, Any]:
         raise InputError(f"malformed model configuration {path}: {error}") from error
     if not isinstance(config, dict):
         raise InputError(f"malformed model configuration {path}: it holds no object")
+    text = config.get("text_config", config)
+    if not isinstance(text, dict) or "linear_attn_config" not in text:
+        raise InputError(f"{path} is no config.json of Kimi K3, which has a linear_attn_config: no other model has this path")
     return config
 
 
