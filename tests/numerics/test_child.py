@@ -81,3 +81,11 @@ def test_a_child_that_dies_as_it_is_asked_is_that_cases_error_only(
             one.judged(CASE.id, tmp_path)
     one._command = command
     assert one.judged(CASE.id, tmp_path)
+
+
+def test_a_compilers_last_words_are_its_error(one: child.Child, tmp_path: Path) -> None:
+    """In colours, with advice and an empty line behind it."""
+    said = "\\x1b[91merror[MISSING]: no FFI\\x1b[0m\\n--> file.py:46\\nsuggestion: install it\\n\\n"
+    one._command = [child.sys.executable, "-c", f"import sys; sys.stderr.write('{said}'); sys.exit(1)"]
+    with pytest.raises(RuntimeError, match=r"gave no result: error\[MISSING\]: no FFI$"):
+        one.judged(CASE.id, tmp_path)

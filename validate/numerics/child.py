@@ -8,6 +8,7 @@ import contextlib
 import faulthandler
 import json
 import os
+import re
 import select
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from validate.processes import end_with_parent
 from validate.records.model import Line
 
 DEADLINE = 150.0  # seconds: several times what starting, building, compiling and judging a case takes
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 TELLING = 5.0  # seconds before it, the child says where it is
 
 
@@ -65,10 +67,13 @@ class Child:
             self._process = None
 
     def _reason(self, process: subprocess.Popen[bytes], *, killed: bool) -> str:
-        said = [line.strip() for line in self._said.read_text(encoding="utf-8", errors="replace").splitlines()]
+        text = ESCAPES.sub("", self._said.read_text(encoding="utf-8", errors="replace"))
+        said = [line.strip() for line in text.splitlines() if line.strip()]
         if killed:
             return f"killed after {DEADLINE:.0f} s" + next((f" in {line}" for line in said if line.startswith("File ")), "")
-        return said[-1] if said else f"exit code {process.returncode}"
+        if not said:
+            return f"exit code {process.returncode}"
+        return next((line for line in said if line.startswith("error")), said[-1])  # a compiler's comes before its advice
 
 
 def _main(plan_file: str) -> None:
