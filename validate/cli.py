@@ -432,6 +432,8 @@ def main() -> None:
     except typer.TyperException as error:  # an unknown option, a value out of range
         code = _refuse(error.format_message())
     except (KeyboardInterrupt, typer.Abort):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is kept: once more would only show where Python cleans up
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         print("interrupted", file=sys.stderr)
         code = 130
     except Exception:  # Python would end with 1, which is FAIL

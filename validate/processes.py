@@ -22,9 +22,12 @@ def told_when_parent_ends(by: signal.Signals) -> None:
 
 
 def end_workers() -> None:
-    """The worker processes of this one's pools are ended, in the midst of what they do."""
+    """The worker processes of this one's pools are ended, in the midst of what they do.
+
+    Not by a signal that they handle: a pool's worker would begin what waits.
+    """
     for worker in multiprocessing.active_children():
-        worker.terminate()
+        worker.kill()
 
 
 def python() -> str:

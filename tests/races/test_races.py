@@ -1,13 +1,16 @@
 """Runs of the races: what is searched, recorded, resumed and printed."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tests.support import Tool
 from validate.cli import app
 from validate.errors import InputError
 from validate.races import origins
@@ -46,15 +49,31 @@ def test_a_model_of_another_version_of_its_kernel_is_undecided(
 
 
 def test_an_installed_vllm_is_asked_where_it_has_the_specialized_decode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "vllm", raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
+    places = SimpleNamespace(submodule_search_locations=[str(tmp_path / "vllm")])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: places if name == "vllm" else None)
     (tmp_path / "vllm").mkdir()
-    (tmp_path / "vllm/__init__.py").touch()
     assert origins.files(None) is None  # an older one
     (tmp_path / origins.NVIDIA).mkdir(parents=True)
     assert origins.files(None) == tmp_path
     with pytest.raises(InputError, match="name the folder that holds vllm/"):
         origins.files(tmp_path / "vllm")
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_ends_at_once_and_says_how_to_go_on(tool: Tool, tmp_path: Path, by: signal.Signals) -> None:
+    """Its searches take minutes."""
+    process = tool.start("races", "-n", "2")
+    for _ in range(300):
+        if (runs := list(tmp_path.glob("runs/*/explored.jsonl"))) and runs[0].stat().st_size:
+            break
+        time.sleep(0.1)
+    process.send_signal(by)
+    began = time.monotonic()
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - began < 20
+    assert process.returncode == 130
+    assert "interrupted; go on with: python -m validate races --resume runs/" in out
+    assert "Traceback" not in err
 
 
 def test_every_protocol_says_which_files_it_was_written_after() -> None:
