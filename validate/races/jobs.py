@@ -1,7 +1,7 @@
 """Jobs of a run, several at a time, each recorded when it ends."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import Executor, Future, as_completed
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,11 +20,12 @@ def record(
     file: Path,
     found: list[Found],
     out: Console,
-    stop: Callable[[], None],
+    stop: Callable[[Sequence[Future[Found]]], None],
 ) -> None:
     """Adds what every job finds to ``found`` and to the file, which begins with what is found already.
 
-    ``pool`` is shut down at the end. Whatever ends this early, what has ended by then is recorded, and ``stop`` ends the others.
+    ``pool`` is shut down at the end. Whatever ends this early, what has ended by then is recorded, and ``stop`` ends the others
+    so that none of these begins or goes on.
     """
     folder.write_lines(file, found)
     with Progress(console=out, transient=True) as progress, pool:
@@ -36,6 +37,5 @@ def record(
                 folder.append(file, [found[-1]])
                 progress.update(bar, advance=1)
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            stop()
+            stop(waiting)
             raise

@@ -48,7 +48,14 @@ def run(there: Path, workers: int, out: Console) -> int:
         known = [one.search for one in found]
         jobs = [partial(searching.run, search, manifest.asked) for search in wanted if search not in known]
         try:
-            record(ProcessPoolExecutor(workers, initializer=end_with_parent), jobs, there / EXPLORED, found, out, end_workers)
+            record(
+                ProcessPoolExecutor(workers, initializer=end_with_parent),
+                jobs,
+                there / EXPLORED,
+                found,
+                out,
+                lambda _: end_workers(),
+            )
         except KeyboardInterrupt:
             out.print(f"interrupted; go on with: {python()} -m validate races --resume {there}", markup=False, soft_wrap=True)
             raise

@@ -3,9 +3,10 @@
 import hashlib
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -68,6 +69,13 @@ def run(there: Path, vllm_src: Path | None, workers: int, out: Console) -> int:
         return end(there, manifest, tried, sanitized, out)
 
 
+def _end(waiting: Sequence[Future[Any]]) -> None:
+    """What has not begun does not; the children of the others are ended."""
+    for future in waiting:
+        future.cancel()
+    children.stop()
+
+
 def _unchanged(there: Path, manifest: Manifest, vllm_src: Path | None) -> Asked:
     if manifest.source != provenance.source():
         raise InputError(f"cannot resume {there}: the suite's source has changed since it was begun")
@@ -84,7 +92,7 @@ def _try(there: Path, asked: Asked, tried: list[Tried], workers: int, out: Conso
     left = [trial for trial in plan.chosen(asked.keyword) if trial not in known]
     with tempfile.TemporaryDirectory(prefix="k3-parity-") as scratch:
         jobs = [partial(children.tried, trial, asked, Path(scratch), number) for number, trial in enumerate(left)]
-        record(ThreadPoolExecutor(workers), jobs, there / TRIALS, tried, out, children.stop)
+        record(ThreadPoolExecutor(workers), jobs, there / TRIALS, tried, out, _end)
 
 
 def _sanitize(there: Path, asked: Asked, sanitized: list[Sanitized], workers: int, out: Console) -> None:
@@ -94,7 +102,7 @@ def _sanitize(there: Path, asked: Asked, sanitized: list[Sanitized], workers: in
     with tempfile.TemporaryDirectory(prefix="k3-parity-") as scratch:
         at = Path(scratch)
         jobs = [partial(sanitizer.sanitized, one, asked, program, named, at, number) for number, one in enumerate(left)]
-        record(ThreadPoolExecutor(workers), jobs, there / SANITIZED, sanitized, out, children.stop)
+        record(ThreadPoolExecutor(workers), jobs, there / SANITIZED, sanitized, out, _end)
 
 
 def end(there: Path, manifest: Manifest, tried: Sequence[Tried], sanitized: Sequence[Sanitized], out: Console) -> int:
