@@ -11,6 +11,7 @@ from tests.evals.comparing.arms import manifest as evals_arm
 from tests.evals.comparing.test_comparison import tasks
 from validate import profiles
 from validate.equivalence.compare.comparison import Comparison
+from validate.equivalence.compare.finding import Check
 from validate.long_output.drift.outcome import Arguments as DriftArguments
 from validate.long_output.drift.outcome import Curve, DriftManifest, Outcome
 from validate.races import searching
@@ -61,8 +62,9 @@ def test_every_search_and_schedule_is_wanted() -> None:
 def drift(steps: int, *subjects: str) -> list[str]:
     made = DriftManifest(arguments=DriftArguments(steps=steps), subjects=("default", "specialized"), **RUN)
     none = Curve(steps=(), state=(), bound=())
+    checks = (Check(name="bound", verdict=Verdict.PASS, detail=""),)
     return list(
-        lacking.of_drift(made, [Outcome(seed=0, subject=s, steps=steps, heads=(), checks=(), curve=none) for s in subjects])
+        lacking.of_drift(made, [Outcome(seed=0, subject=s, steps=steps, heads=(), checks=checks, curve=none) for s in subjects])
     )
 
 
@@ -70,6 +72,17 @@ def test_every_step_and_subject_of_drift_is_wanted() -> None:
     assert drift(100_000, "default", "specialized") == []
     assert drift(128, "default", "specialized") == ["128 steps, not 100,000"]
     assert drift(100_000, "default") == ["no outcome of specialized, seed 0"]
+
+
+def test_a_run_of_nothing_is_not_the_whole() -> None:
+    none = Curve(steps=(), state=(), bound=())
+    bare = [Outcome(seed=0, subject="specialized", steps=100_000, heads=(), checks=(), curve=none)]
+    made = DriftManifest(arguments=DriftArguments(steps=100_000), subjects=("specialized",), **RUN)
+    assert list(lacking.of_drift(made, bare)) == ["no check of specialized"]
+    made = DriftManifest(arguments=DriftArguments(steps=100_000, seeds=0), subjects=(), **RUN)
+    assert "no seed or no subject" in list(lacking.of_drift(made, bare))
+    empty = [Explored(search=s, states=0, steps=0, seconds=0.0, complete=True) for s in searching.searches(Asked())]
+    assert races(empty) == [f"{len(empty)} searches saw no state, the first of them {empty[0].search.name}"]
 
 
 def engines(arm_set: str, wanted: tuple[str, ...], **default: Any) -> list[str]:

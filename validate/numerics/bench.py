@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from rich.progress import track
 
 from validate.numerics import judge, selection, subjects
 from validate.numerics.case import Case
@@ -33,7 +34,7 @@ def run(session: Session) -> int:
     made = subjects.make(session.manifest.profile, arguments.planted, arguments.vllm_src)
     cases = selection.cover(session.cases)
     stages: dict[str, list[Parts]] = defaultdict(list)
-    for case in cases:
+    for case in track(cases, "measuring", console=session.out, transient=True):
         judge.judge(case, made)
         stages[case.stage].append(_measure(case, made))
     text = _render(stages)

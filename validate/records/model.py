@@ -80,7 +80,7 @@ class Line(Record):
         """INVALID without a measurement, FAIL if any check failed. Meaningless where ``judged`` is false."""
         if self.error is not None or not self.measurements:
             return Verdict.INVALID
-        return Verdict.PASS if all(m.passed for m in self.measurements) else Verdict.FAIL
+        return Verdict.PASS if all(m.passed and m.ratio <= 1 for m in self.measurements) else Verdict.FAIL
 
     @property
     def failures(self) -> list[Measured]:

@@ -41,6 +41,8 @@ def of_races(manifest: Searched, found: Sequence[Explored]) -> Iterator[str]:
     made = [one.search for one in found]
     if lacking := [search.name for search in searching.searches(Asked()) if search not in made]:
         yield f"without {len(lacking)} searches, the first of them {lacking[0]}"
+    if empty := [one.search.name for one in found if not one.states]:
+        yield f"{len(empty)} searches saw no state, the first of them {empty[0]}"
     if manifest.asked.walks < Asked().walks:
         yield f"{manifest.asked.walks} random schedules of a size, not {Asked().walks}"
     if manifest.moved is None:
@@ -52,6 +54,10 @@ def of_drift(manifest: DriftManifest, outcomes: Sequence[Outcome]) -> Iterator[s
     steps = min((one.steps for one in outcomes), default=0)
     if steps < STEPS:
         yield f"{steps:,} steps, not {STEPS:,}"
+    if bare := [one.subject for one in outcomes if not one.checks]:
+        yield f"no check of {bare[0]}"
+    if manifest.arguments.seeds < 1 or not manifest.subjects:
+        yield "no seed or no subject"
     run = {(one.subject, one.seed) for one in outcomes}
     wanted = [(subject, seed) for subject in manifest.subjects for seed in range(manifest.arguments.seeds)]
     yield from (f"no outcome of {subject}, seed {seed}" for subject, seed in wanted if (subject, seed) not in run)
