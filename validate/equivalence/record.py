@@ -369,10 +369,11 @@ def _tenths(total: int, done: int) -> Iterator[int]:
 
 def _manifest(asked: Asked, facts: Facts, scenes: list[Scene], engines: Sequence[Engine]) -> ArmManifest:
     arms, engine = asked.arms.of(asked.name), engines[0]
-    found = engine.identity()
-    if asked.urls:
+    if asked.urls:  # each is asked once: it reads its weights
         identities = {url: one.identity() for url, one in zip(asked.urls, engines, strict=True)}
         found = served(identities, asked.arms.arguments(asked.name), arms.environment)
+    else:
+        found = engine.identity()
     return ArmManifest(
         name=asked.name,
         arm_set=asked.file,

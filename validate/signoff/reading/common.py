@@ -13,14 +13,6 @@ from validate.signoff.evidence import DRAFTS, NO_DRAFTS, Cell, RunsOn
 HARMLESS = {"CACHE", "LOG", "LOGGING", "PORT", "TRACE", "USAGE"}  # in names of variables that say where files and messages go
 # Arguments by which two records of one deployment may differ: where its files lie, for how long texts and for whom it is started,
 # and what goes with drafts, which count by themselves.
-HARMLESS = {
-    "CACHE",
-    "LOG",
-    "LOGGING",
-    "PORT",
-    "TRACE",
-    "USAGE",
-}  # parts of names of variables that say where files and messages go
 MAY_DIFFER = ("model", "max_model_len", "block_size", "reasoning_parser", "watchdog_config", *OF_DRAFTS)
 
 
