@@ -39,18 +39,18 @@ from evals.records import folder
 from evals.records.model import EvalManifest
 from validate.equivalence.compare.finding import Check, Finding, check
 from validate.records import provenance, seal
-from validate.records.model import SCHEMA_VERSION, Record
+from validate.records.model import SCHEMA_VERSION, Compared
 from validate.stats.holm import holm
 from validate.verdict import Verdict, worst
 
 ALPHA = 0.05  # of all scores' alarms together, and of all others'
 
 
-class Comparison(Record):
+class Comparison(Compared):
     """``comparison.json``.
 
     ``folders``: of the arms, specialized last; ``records``: their digests (records/seal.py). ``flips``: items that differ, by
-    task, of which ``flipped`` holds the first. ``commit``, ``dirty`` and ``source``: of the code that compared.
+    task, of which ``flipped`` holds the first.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -61,9 +61,6 @@ class Comparison(Record):
     records: tuple[str, ...] = ()
     arms: tuple[EvalManifest, ...]
     checks: tuple[Check, ...]
-    commit: str | None = None
-    dirty: bool | None = None
-    source: str = ""
     alarms: tuple[str, ...] = ()
     tasks: tuple[Task, ...] = ()
     ends: tuple[End, ...] = ()

@@ -133,6 +133,14 @@ class VllmFiles(Record):
     files: dict[str, str]
 
 
+class Compared(Record):
+    """By which code arms were compared, as ``provenance.code`` finds it: it decides as much as the one that recorded them."""
+
+    commit: str | None = None
+    dirty: bool | None = None
+    source: str = ""
+
+
 class Made(Record):
     """By which code a record was made, on which machine and when, as ``provenance.made`` finds it.
 

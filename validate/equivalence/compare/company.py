@@ -23,7 +23,7 @@ from scipy.stats import norm
 from validate.equivalence.compare.allowance import MULTIPLE, Yardstick
 from validate.equivalence.compare.arms import Arms
 from validate.equivalence.compare.finding import Check, Finding, at, check
-from validate.equivalence.compare.swings import same_context, swings
+from validate.equivalence.compare.swings import same_tokens, swings
 from validate.equivalence.compare.tokens import Divergence, Noise, triage
 from validate.equivalence.scenes import WATCHED
 from validate.records.arm import Transcript
@@ -105,9 +105,7 @@ def _extreme(positions: int) -> float:
 
 
 def _beside(first: Transcript, repeat: Transcript) -> Apart:
-    same = same_context(first, repeat)
-    if first.tokens[same - 1] != repeat.tokens[same - 1]:
-        same -= 1
+    same = same_tokens(first, repeat)
     moved = np.abs(np.subtract(repeat.logprobs[:same], first.logprobs[:same]))
     moved[~np.isfinite(moved)] = np.inf
     equal = (first.logprobs, first.top, first.tokens) == (repeat.logprobs, repeat.top, repeat.tokens)

@@ -10,14 +10,14 @@ from validate.equivalence.compare.arms import Arms, Pair
 from validate.equivalence.compare.finding import Check, Finding, check
 from validate.equivalence.compare.finite import finite
 from validate.equivalence.compare.forced import Judgement, OfRequest, Statistic, judge
-from validate.equivalence.compare.swings import swings
+from validate.equivalence.compare.swings import same_tokens, swings
 from validate.equivalence.compare.table import Table, table
 from validate.equivalence.compare.timings import Timing, timings
 from validate.equivalence.compare.tokens import Divergence, Noise, counts, findings, margin, triage
 from validate.records import provenance, seal
 from validate.records.arm import ArmManifest, Transcript
 from validate.records.arm_folder import Arm
-from validate.records.model import SCHEMA_VERSION, Record
+from validate.records.model import SCHEMA_VERSION, Compared, Record
 from validate.verdict import Verdict, worst
 
 BLOCK = 16  # tokens in a cache block, where the engine's arguments do not say: vLLM's default
@@ -31,11 +31,11 @@ class Common(Record):
     position: int
 
 
-class Comparison(Record):
+class Comparison(Compared):
     """``comparison.json``.
 
     ``folders``: of the arms; ``records``: their digests (records/seal.py). ``floor``, ``tie`` (the largest at position 0): nats;
-    ``noise``: what differences were held against, ``multiple`` times. ``commit``, ``dirty``, ``source``: the code that compared.
+    ``noise``: what differences were held against, ``multiple`` times.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -51,9 +51,6 @@ class Comparison(Record):
     multiple: float = 0.0
     floor: float = 0.0
     tie: float = 0.0
-    commit: str | None = None
-    dirty: bool | None = None
-    source: str = ""
     greedy: tuple[Divergence, ...] = ()
     greedy_again: tuple[Divergence, ...] = ()
     undrafted: tuple[Divergence, ...] = ()
@@ -173,11 +170,7 @@ def greedily(pairs: list[Pair]) -> list[Pair]:
         if pair.default.kind != "greedy" or pair.noise is None:
             continue
         others = pair.specialized, pair.noise
-        same = min(len(t.tokens) for t in (pair.default, *others))
-        for n in range(same):
-            if any(other.tokens[n] != pair.default.tokens[n] for other in others):
-                same = n
-                break
+        same = min(same_tokens(pair.default, other) for other in others)
         default, specialized, noise = (_first(t, same) for t in (pair.default, *others))
         found.append(Pair(default, pair.again, specialized, noise))
     return found

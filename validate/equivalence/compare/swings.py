@@ -47,6 +47,12 @@ def swings(pairs: Iterable[tuple[Transcript, Transcript]]) -> Swings:
     return Swings(np.array(sizes), np.array(positions, dtype=np.int64))
 
 
+def same_tokens(first: Transcript, second: Transcript) -> int:
+    """How many positions there are before the first other token."""
+    same = same_context(first, second)
+    return same - 1 if same and first.tokens[same - 1] != second.tokens[same - 1] else same
+
+
 def same_context(first: Transcript, second: Transcript) -> int:
     """How many positions have the same tokens before them: all up to and with the first difference."""
     length = min(len(first.tokens), len(second.tokens))

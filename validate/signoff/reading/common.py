@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from validate.equivalence.compare.drafts import OF_DRAFTS
 from validate.equivalence.compare.finding import Check
 from validate.records.arm import EngineManifest
-from validate.records.model import Made
+from validate.records.model import Compared, Made
 from validate.signoff.evidence import DRAFTS, NO_DRAFTS, Cell, RunsOn
 
 HARMLESS = {"CACHE", "LOG", "LOGGING", "PORT", "TRACE", "USAGE"}  # in names of variables that say where files and messages go
@@ -28,21 +28,10 @@ def made(record: Made) -> dict[str, Any]:
     }
 
 
-class Code(Protocol):
-    """Which code made a comparison."""
-
-    @property
-    def commit(self) -> str | None: ...  # noqa: D102
-    @property
-    def dirty(self) -> bool | None: ...  # noqa: D102
-    @property
-    def source(self) -> str: ...  # noqa: D102
-
-
-def compared(arms: Sequence[EngineManifest], arm: EngineManifest, checks: Sequence[Check], by: Code) -> dict[str, Any]:
+def compared(arms: Sequence[EngineManifest], arm: EngineManifest, checks: Sequence[Check], by: Compared) -> dict[str, Any]:
     """Evidence's fields of ``arms`` and the ``checks`` of their comparison, where ``arm`` is the specialized one.
 
-    ``by``: the code that compared them, which decides as much as the one that recorded.
+    ``by``: the comparison itself, which says by which code it was made.
     """
     by_name = {check.name: check for check in checks}
     attestation, engine = by_name.get("attestation"), by_name.get("same engine")
